@@ -1,0 +1,1 @@
+"""Kafka, behind the ports of core."""

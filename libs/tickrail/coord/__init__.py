@@ -1,0 +1,1 @@
+"""etcd, behind the ports of core."""

@@ -1,0 +1,1 @@
+"""Use cases and loop bodies; imports core only."""

@@ -1,0 +1,1 @@
+"""What a launch runs: one file per kind of target."""

@@ -1,0 +1,1 @@
+"""The shell of a process: settings, logs, metrics, health, signals."""

@@ -1,0 +1,1 @@
+"""For users: a client of the HTTP API."""

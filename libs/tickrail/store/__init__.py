@@ -1,0 +1,1 @@
+"""PostgreSQL, behind the ports of core."""

@@ -1,0 +1,1 @@
+"""The scheduler: ownership, tick, relay, reaper, retention."""
