@@ -1,0 +1,143 @@
+"""What a worker runs and what came of it: the port between the intake and the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+BODY_BYTES = 4096
+"""How much is kept of what a target answered or printed."""
+MESSAGE_CHARS = 500
+"""How long the one-line message of an outcome may be."""
+
+OK = "ok"
+TIMED_OUT = "timed_out"
+INTERRUPTED = "interrupted"
+CANCELLED = "cancelled"
+CLAIM_LOST = "claim_lost"
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One attempt of one launch, claimed by this worker.
+
+    Attributes:
+        launch_id: the launch; also the Idempotency-Key, the same at every attempt.
+        job_id: the job.
+        job_name: its name.
+        tenant_id: the tenant.
+        scheduled_at: the slot, aware, in UTC.
+        attempt: counted from 1.
+        claim: the claim number; also the Fencing-Token.
+        target: the target document, `{"<kind>": {...}}`.
+        payload: any JSON value.
+        timeout: seconds that the attempt may take.
+        trace: a W3C traceparent, or None.
+    """
+
+    launch_id: UUID
+    job_id: UUID
+    job_name: str
+    tenant_id: UUID
+    scheduled_at: datetime
+    attempt: int
+    claim: int
+    target: Mapping[str, object]
+    payload: object
+    timeout: float
+    trace: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the target, the one key of its document."""
+        return next(iter(self.target), "")
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """How an attempt ended.
+
+    Attributes:
+        ok: whether it succeeded.
+        outcome: `ok`, `http_500`, `exit_1`, `signal_9`, `timed_out`, `refused_egress`, ...
+        certain: False when the effect may have happened although the attempt did not succeed: it
+            timed out, the connection was lost after sending, it was stopped while it ran.
+        retryable: whether trying the same again can help.
+        code: HTTP status, exit status or signal number.
+        message: one line for people.
+        body: the start (webhook) or the end (command) of what came back, at most 4 KiB.
+        retry_after: seconds that the target asked to wait.
+    """
+
+    ok: bool
+    outcome: str
+    certain: bool = True
+    retryable: bool = True
+    code: int | None = None
+    message: str = ""
+    body: str = ""
+    retry_after: float | None = None
+
+
+SUCCESS = Outcome(ok=True, outcome=OK)
+"""Success with nothing to tell."""
+
+Done = Callable[[Run, Outcome], None]
+
+
+class Executor(Protocol):
+    """Runs attempts of some kinds of target.
+
+    `start` returns soon and calls `done(run, outcome)` exactly once for each run, from any thread,
+    possibly before it returns. It does not raise for what a run does; a run that cannot be started
+    ends with an outcome. No outcome comes after `close` has returned.
+    """
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of target that it runs."""
+        ...
+
+    def start(self, run: Run, done: Done) -> None:
+        """Begin the run; it is stopped by itself when `run.timeout` seconds have passed."""
+        ...
+
+    def cancel(self, run: Run, reason: str) -> None:
+        """Ask that a run be stopped; it ends with the outcome `reason` unless it ended first.
+
+        `reason` is a short name: `cancelled`, `claim_lost`, `timed_out`, `interrupted`. Unknown or
+        ended runs are ignored.
+        """
+        ...
+
+    def close(self, grace: float) -> None:
+        """Let what runs go on for `grace` seconds, then end it as `interrupted`."""
+        ...
+
+
+def bounded_text(raw: bytes, *, tail: bool = False) -> str:
+    """At most BODY_BYTES of output as text that Postgres can keep.
+
+    Bytes that are not UTF-8, and NUL, become U+FFFD; the result is at most BODY_BYTES when encoded.
+
+    Args:
+        raw: the output.
+        tail: keep the end instead of the start.
+    """
+    cut = raw[-BODY_BYTES:] if tail else raw[:BODY_BYTES]
+    text = cut.decode("utf-8", "replace").replace("\x00", "\ufffd")
+    if len(text.encode()) <= BODY_BYTES:
+        return text
+    # Each bad byte became three: cut again, on a character's border.
+    again = text.encode()
+    again = again[-BODY_BYTES:] if tail else again[:BODY_BYTES]
+    return again.decode("utf-8", "ignore")
+
+
+def one_line(text: str) -> str:
+    """A message on one line, without NUL and control characters, at most MESSAGE_CHARS."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= MESSAGE_CHARS else line[: MESSAGE_CHARS - 1] + "…"
