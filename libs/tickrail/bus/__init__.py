@@ -1,1 +1,1 @@
-"""Kafka, behind the ports of core."""
+"""Kafka, behind the ports of core. Only this package imports confluent_kafka."""

@@ -42,7 +42,7 @@ class OffsetTracker:
         return True
 
     def done(self, offset: int) -> bool:
-        """Record that an offset needs nothing more; False (an ordinary answer) if it is not open."""
+        """Record that an offset needs nothing more; False (an ordinary answer) if not open."""
         pending = self._pending
         if offset not in pending:
             return False

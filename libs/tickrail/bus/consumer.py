@@ -1,0 +1,307 @@
+"""The Consumer of core on Kafka: a member of a group, owned by one thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from tickrail.bus.config import KafkaSettings, consumer_config
+from tickrail.bus.errors import bus_error, from_exception, is_stale
+from tickrail.bus.health import BrokerWatch
+from tickrail.core.clock import Clock
+from tickrail.core.errors import SettingsError
+from tickrail.core.ports_bus import Assignment, BusError, Position, RebalanceListener, Record
+
+_log = structlog.get_logger(__name__)
+
+_COMMIT_AGAIN = 1.0
+"""Seconds until a commit that failed is tried again."""
+
+Place = tuple[str, int]
+
+
+class LaunchConsumer:
+    """`core.ports_bus.Consumer`: cooperative rebalancing, commits by hand, earliest first.
+
+    Every call must come from the thread that called `subscribe`: a call of another thread would
+    wait behind a poll without an end to it, so it is refused.
+    """
+
+    def __init__(self, settings: KafkaSettings, clock: Clock, name: str = "consumer") -> None:
+        """Joins nothing yet.
+
+        Args:
+            settings: how to reach Kafka, and the group.
+            clock: measures when a commit is tried again.
+            name: what the log calls it.
+
+        Raises:
+            SettingsError: librdkafka refuses a setting.
+        """
+        self._clock = clock
+        self._name = name
+        self._owner: int | None = None
+        self._listener: RebalanceListener | None = None
+        self._generations: dict[Place, int] = {}
+        self._last_generation = 0
+        self._paused: set[Place] = set()
+        self._uncommitted: dict[Place, int] = {}  # asked for, and not confirmed
+        self._commit_again: float | None = None
+        self._topic_trouble: dict[str, BusError] = {}
+        self._lag: dict[str, int] = {}
+        self._watch = BrokerWatch(name, self._on_stats)
+        config = consumer_config(settings)
+        config["error_cb"] = self._watch.on_error
+        config["stats_cb"] = self._watch.on_statistics
+        config["on_commit"] = self._on_commit
+        try:
+            self._consumer = Consumer(config)
+        except KafkaException as error:
+            raise SettingsError(from_exception(error).detail) from error
+
+    def subscribe(self, topics: Sequence[str], listener: RebalanceListener) -> None:
+        """Join the group for these topics; once, before the first `poll`."""
+        if self._listener is not None:
+            raise RuntimeError("subscribed already")
+        self._owner = threading.get_ident()
+        self._listener = listener
+        self._consumer.subscribe(
+            list(topics),
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    def poll(self, max_messages: int, timeout: float) -> list[Record]:
+        """What has come, waiting at most `timeout` seconds for the first record."""
+        self._check_owner()
+        try:
+            # consume() alone would wait for a full batch; poll() returns with the first message.
+            first = self._consumer.poll(timeout)
+            messages = [] if first is None else [first]
+            if first is not None and max_messages > 1:
+                messages += self._consumer.consume(max_messages - 1, 0)
+        except KafkaException as error:
+            raise from_exception(error) from error
+        if self._commit_again is not None and self._clock.monotonic() >= self._commit_again:
+            self._send_commit(dict(self._uncommitted))
+        if self._watch.fatal is not None:
+            raise self._watch.fatal
+        return self._records(messages) if messages else []
+
+    def pause(self, partitions: Iterable[Assignment]) -> None:
+        """Read no more from these for now; those of an assignment that is over are ignored."""
+        self._check_owner()
+        places = [p for p in self._current(partitions) if p not in self._paused]
+        if places:
+            self._consumer.pause([TopicPartition(*place) for place in places])
+            self._paused.update(places)
+
+    def resume(self, partitions: Iterable[Assignment]) -> None:
+        """Read again from where it stopped."""
+        self._check_owner()
+        self._resume([p for p in self._current(partitions) if p in self._paused])
+
+    def commit(self, positions: Iterable[Position]) -> None:
+        """Store positions, soon and without waiting; those of an assignment that is over go."""
+        self._check_owner()
+        self._send_commit(self._valid(positions))
+
+    @property
+    def assignments(self) -> Sequence[Assignment]:
+        """The partitions held now."""
+        return [Assignment(*place, gen) for place, gen in self._generations.items()]
+
+    @property
+    def trouble(self) -> BusError | None:
+        """What keeps records from coming, if something is known to; for readiness."""
+        if self._watch.fatal or self._watch.down:
+            return self._watch.fatal or self._watch.down
+        return next(iter(self._topic_trouble.values()), None)
+
+    @property
+    def lag(self) -> Mapping[str, int]:
+        """Messages behind the committed position, by topic, a few seconds old."""
+        return self._lag
+
+    def close(self) -> None:
+        """Tell the listener `revoked` for all, commit what it returns, leave the group."""
+        if self._owner is None:
+            self._consumer.close()
+            return
+        self._check_owner()
+        held = list(self._generations)
+        if held:
+            self._give_up(held)
+        self._consumer.close()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _check_owner(self) -> None:
+        if threading.get_ident() != self._owner:
+            raise RuntimeError(
+                "a consumer belongs to the thread that subscribed it; hand this to that thread"
+            )
+
+    def _current(self, partitions: Iterable[Assignment]) -> list[Place]:
+        held = self._generations
+        return [(t, p) for t, p, gen in partitions if held.get((t, p)) == gen]
+
+    def _valid(self, positions: Iterable[Position]) -> dict[Place, int]:
+        held = self._generations
+        valid: dict[Place, int] = {}
+        for topic, partition, generation, offset in positions:
+            if held.get((topic, partition)) == generation:
+                valid[(topic, partition)] = offset
+            else:
+                _log.debug(
+                    "position of an assignment that is over", topic=topic, partition=partition
+                )
+        return valid
+
+    def _records(self, messages: list[Message]) -> list[Record]:
+        """The records among messages and error events.
+
+        The assignment is looked up now: one that was revoked while the batch was gathered is gone,
+        and its messages belong to the next owner.
+        """
+        records: list[Record] = []
+        held, troubles = self._generations, self._topic_trouble
+        for message in messages:
+            topic = message.topic() or ""
+            if (error := message.error()) is not None:
+                self._note(error, topic)
+                continue
+            partition = message.partition() or 0
+            generation = held.get((topic, partition))
+            if generation is None:
+                continue
+            if topic in troubles:
+                del troubles[topic]
+            records.append(
+                Record(topic, partition, message.offset() or 0, message.value() or b"", generation)
+            )
+        return records
+
+    def _note(self, error: KafkaError, topic: str) -> None:
+        known = bus_error(error, topic)
+        if known.fatal:
+            self._watch.fatal = known
+        elif topic:
+            if topic not in self._topic_trouble:
+                _log.warning("cannot read a topic", topic=topic, error=known.detail)
+            self._topic_trouble[topic] = known
+        else:
+            _log.info("Kafka consumer", client=self._name, error=known.detail)
+
+    def _resume(self, places: Sequence[Place]) -> None:
+        if places:
+            self._consumer.resume([TopicPartition(*place) for place in places])
+            self._paused.difference_update(places)
+
+    # --- rebalance -------------------------------------------------------------------------------
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign(partitions)
+        new: list[Assignment] = []
+        for tp in partitions:
+            self._last_generation += 1
+            self._generations[(tp.topic, tp.partition)] = self._last_generation
+            self._topic_trouble.pop(tp.topic, None)
+            new.append(Assignment(tp.topic, tp.partition, self._last_generation))
+        if self._listener is not None and new:
+            self._listener.assigned(new)
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        held = [(tp.topic, tp.partition) for tp in partitions if self._holds(tp)]
+        if held:
+            self._give_up(held)
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        held = [(tp.topic, tp.partition) for tp in partitions if self._holds(tp)]
+        gone = [Assignment(*place, self._generations[place]) for place in held]
+        self._resume([p for p in held if p in self._paused])
+        self._forget(held)
+        if self._listener is not None and gone:
+            self._listener.lost(gone)
+        consumer.incremental_unassign(partitions)
+
+    def _holds(self, tp: TopicPartition) -> bool:
+        return (tp.topic, tp.partition) in self._generations
+
+    def _give_up(self, places: Sequence[Place]) -> None:
+        """Commit what is done of these partitions, and let them go."""
+        going = [Assignment(*place, self._generations[place]) for place in places]
+        done = {p: self._uncommitted[p] for p in places if p in self._uncommitted}
+        if self._listener is not None:
+            done.update(self._valid(self._listener.revoked(going)))
+        # A pause would outlive the assignment.
+        self._resume([p for p in places if p in self._paused])
+        if done:
+            self._commit_now(done)
+        self._forget(places)
+
+    def _forget(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self._generations.pop(place, None)
+            self._uncommitted.pop(place, None)
+            self._paused.discard(place)
+
+    # --- commits ---------------------------------------------------------------------------------
+
+    def _send_commit(self, positions: Mapping[Place, int]) -> None:
+        self._commit_again = None
+        if not positions:
+            return
+        self._uncommitted.update(positions)
+        try:
+            self._consumer.commit(offsets=_offsets(positions), asynchronous=True)
+        except KafkaException as error:
+            self._commit_failed(error.args[0])
+
+    def _commit_now(self, positions: Mapping[Place, int]) -> None:
+        """Commit and wait for the answer, unless nobody is there to give one."""
+        if self._watch.down is not None:
+            return
+        try:
+            self._consumer.commit(offsets=_offsets(positions), asynchronous=False)
+        except KafkaException as error:
+            known = from_exception(error)
+            _log.debug("last commit refused; the messages come again", error=known.detail)
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        if error is not None:
+            self._commit_failed(error)
+            return
+        for tp in partitions:
+            place = (tp.topic, tp.partition)
+            if tp.error is None and self._uncommitted.get(place) == tp.offset:
+                del self._uncommitted[place]
+
+    def _commit_failed(self, error: KafkaError) -> None:
+        known = bus_error(error)
+        if is_stale(error):
+            _log.debug("commit for an assignment that is over", error=known.detail)
+            return
+        _log.debug("commit failed, tried again", client=self._name, error=known.detail)
+        self._commit_again = self._clock.monotonic() + _COMMIT_AGAIN
+
+    def _on_stats(self, stats: Mapping[str, Any]) -> None:
+        held = self._generations
+        self._lag = {
+            name: sum(
+                max(0, part["consumer_lag"])
+                for number, part in topic["partitions"].items()
+                if (name, int(number)) in held
+            )
+            for name, topic in stats["topics"].items()
+        }
+
+
+def _offsets(positions: Mapping[Place, int]) -> list[TopicPartition]:
+    return [TopicPartition(t, p, offset) for (t, p), offset in positions.items()]
