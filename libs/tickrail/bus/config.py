@@ -137,6 +137,7 @@ def common_config(s: KafkaSettings) -> Config:
         "socket.timeout.ms": 10_000,
         "socket.connection.setup.timeout.ms": 5000,
         "topic.metadata.refresh.interval.ms": 10_000,
+        "topic.metadata.propagation.max.ms": 5000,  # then a topic that is not there is an error
         "allow.auto.create.topics": False,
         "statistics.interval.ms": 3000,  # BrokerWatch and the consumer's lag live on them
         "logger": ClientLog(),
