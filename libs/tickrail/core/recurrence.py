@@ -1,0 +1,250 @@
+"""When a schedule is due: next, upcoming, and what was missed between two instants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from tickrail.core.calendar_pattern import CalendarPattern
+from tickrail.core.cron import CronExpression
+from tickrail.core.schedule_values import (
+    AnyOf,
+    At,
+    CalendarInterval,
+    Cron,
+    Every,
+    MeasuredFrom,
+    Schedule,
+)
+from tickrail.core.walk import LAST_INSTANT, Walker
+from tickrail.core.zones import EPOCH, Zone, local_text, zone
+
+_SECOND: Final = timedelta(seconds=1)
+_LATEST: Final = EPOCH + LAST_INSTANT * _SECOND
+WALK_LIMIT: Final = 100_000
+"""So many slots of an any-of combination are looked at one by one before `missed` estimates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A due instant as shown: `local` is the wall clock with its offset.
+
+    Notes: `moved_by_gap` (stands in for a local time that does not exist), `first_pass` and
+    `second_pass` (the local time occurs twice).
+    """
+
+    at: datetime
+    local: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The slots in a range: how many, the first, the last, and those asked for, in order.
+
+    `exact` is False where a combination has more slots than are worth walking; `count` then may
+    hold slots that several parts share more than once.
+    """
+
+    count: int
+    first: datetime
+    last: datetime
+    slots: tuple[datetime, ...]
+    exact: bool = True
+
+
+def slot_of(due: datetime) -> datetime:
+    """The whole second of a due instant: the instant in the launch's key."""
+    return due.replace(microsecond=0)
+
+
+def next_after(s: Schedule, after: datetime) -> datetime | None:
+    """The first due instant strictly after `after`, in UTC; None when there is none.
+
+    Whole seconds, except that `At` keeps its fraction. A search looks ahead 400 years at most.
+    """
+    if isinstance(s, Cron | CalendarInterval):
+        found = walker_of(s).next((after - EPOCH) // _SECOND)
+        return None if found is None else EPOCH + timedelta(seconds=found)
+    if isinstance(s, At):
+        return s.instant.astimezone(UTC) if s.instant > after else None
+    if isinstance(s, AnyOf):
+        return min((n for p in s.parts if (n := next_after(p, after)) is not None), default=None)
+    return _next_every(s, after)
+
+
+def _next_every(s: Every, after: datetime) -> datetime | None:
+    anchor = s.anchor.astimezone(UTC)
+    if after < anchor:
+        return anchor
+    if s.measured_from is MeasuredFrom.SCHEDULE:
+        due = after - (after - anchor) % s.period
+    else:
+        due = slot_of(after.astimezone(UTC) + timedelta(microseconds=999_999))
+    if due > _LATEST - s.period:
+        return None
+    return (due + s.period).astimezone(UTC)
+
+
+def latest_at_or_before(s: Schedule, instant: datetime, since: datetime) -> datetime | None:
+    """The last due instant at or before `instant` and after `since`; None when there is none."""
+    found = missed(s, since, instant, 1, newest=True)
+    return None if found is None else found.last
+
+
+def missed(
+    s: Schedule, after: datetime, until: datetime, limit: int, *, newest: bool = False
+) -> Missed | None:
+    """The slots in `after < due <= until`; None when there are none.
+
+    Args:
+        s: the schedule.
+        after: the last instant that is dealt with.
+        until: the last instant that counts.
+        limit: how many slots to name.
+        newest: name the last ones instead of the first.
+
+    The cost does not follow the number of slots: cron costs a step for each month and change of
+    offset, times some 60 for the newest; a calendar interval a step for each slot, at most one a
+    day; a combination at most `WALK_LIMIT` slots, then its parts.
+    """
+    first = next_after(s, after)
+    if first is None or first > until:
+        return None
+    if isinstance(s, AnyOf):
+        return _missed_any(s, after, until, limit, newest=newest)
+    count = _count(s, after, until)
+    if not newest and count > limit:
+        slots = tuple(islice(_walk(s, after, until), limit))
+        last = next(_walk(s, _before_last(s, after, until, 1), until))
+    else:
+        named = min(limit, count) if newest else count
+        slots = tuple(_walk(s, _before_last(s, after, until, named), until))
+        last = slots[-1] if slots else next(_walk(s, _before_last(s, after, until, 1), until))
+    return Missed(count, first, last, slots)
+
+
+def _missed_any(
+    s: AnyOf, after: datetime, until: datetime, limit: int, *, newest: bool
+) -> Missed | None:
+    walked = list(islice(_walk(s, after, until), WALK_LIMIT + 1))
+    if len(walked) <= WALK_LIMIT:
+        slots = walked[-limit:] if newest and limit else walked[:limit]
+        return Missed(len(walked), walked[0], walked[-1], tuple(slots))
+    parts = [m for p in s.parts if (m := missed(p, after, until, limit, newest=newest)) is not None]
+    every = sorted({slot for m in parts for slot in m.slots})
+    return Missed(
+        sum(m.count for m in parts),
+        min(m.first for m in parts),
+        max(m.last for m in parts),
+        tuple(every[-limit:] if newest and limit else every[:limit]),
+        exact=False,
+    )
+
+
+def _walk(s: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
+    """The slots one by one."""
+    at = next_after(s, after)
+    while at is not None and at <= until:
+        yield at
+        at = next_after(s, at)
+
+
+def _count(s: Schedule, after: datetime, until: datetime) -> int:
+    """How many slots a schedule that is no combination has in the range."""
+    if isinstance(s, Cron | CalendarInterval):
+        return walker_of(s).count((after - EPOCH) // _SECOND, (until - EPOCH) // _SECOND)
+    if isinstance(s, Every) and s.measured_from is MeasuredFrom.SCHEDULE:
+        low = max(-1, (after - s.anchor) // s.period)
+        return max(0, (until - s.anchor) // s.period - low)
+    return 1  # one instant, or an interval from the end of a run that was not
+
+
+def _before_last(s: Schedule, after: datetime, until: datetime, n: int) -> datetime:
+    """An instant behind which exactly the last n slots up to `until` lie."""
+    if not isinstance(s, Cron | CalendarInterval):
+        if isinstance(s, Every) and s.measured_from is MeasuredFrom.SCHEDULE:
+            return max(after, until - (until - s.anchor) % s.period - (n - 1) * s.period - _SECOND)
+        return after
+    walker = walker_of(s)
+    low, high = (after - EPOCH) // _SECOND, (until - EPOCH) // _SECOND
+    if walker.count(low, high) <= n:
+        return after
+    end, step = high, 60
+    while high - step > low and walker.count(high - step, end) < n:
+        step *= 2
+    low = max(low, high - step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if walker.count(middle, end) >= n:
+            low = middle
+        else:
+            high = middle
+    return EPOCH + timedelta(seconds=low)
+
+
+def matches(s: Cron, instant: datetime) -> bool:
+    """Whether an instant is a slot, the one that stands in for a missing local time included."""
+    at = instant.astimezone(UTC)
+    return at.microsecond == 0 and next_after(s, at - _SECOND) == at
+
+
+def upcoming(s: Schedule, after: datetime, n: int) -> list[Slot]:
+    """The next n slots after an instant, with notes; fewer when there are no more."""
+    found: list[Slot] = []
+    at: datetime | None = after
+    while len(found) < n and at is not None:
+        at = next_after(s, at)
+        if at is not None:
+            found.append(describe(s, at))
+    return found
+
+
+def describe(s: Schedule, due: datetime) -> Slot:
+    """How a due instant of this schedule is shown."""
+    if isinstance(s, AnyOf):
+        before = due - timedelta(microseconds=1)
+        s = next(p for p in s.parts if next_after(p, before) == due)
+    seconds, micros = (due - EPOCH) // _SECOND, due.microsecond
+    where = zone("UTC" if isinstance(s, Every) else s.zone)
+    notes = list(_passes(where, seconds))
+    if isinstance(s, Cron | CalendarInterval):
+        if not walker_of(s).is_own(seconds):
+            notes.insert(0, "moved_by_gap")
+    elif (
+        isinstance(s, At)
+        and s.local is not None
+        and not local_text(seconds, where, micros).startswith(s.local)
+    ):
+        notes.insert(0, "moved_by_gap")
+    return Slot(due, local_text(seconds, where, micros), tuple(notes))
+
+
+def _passes(where: Zone, seconds: int) -> Iterator[str]:
+    """Which occurrence this instant is, where its local time occurs twice."""
+    piece = where.piece(seconds)
+    if seconds - piece.start < piece.before - piece.offset:
+        yield "second_pass"
+    elif piece.end - seconds <= piece.offset - piece.after:
+        yield "first_pass"
+
+
+@lru_cache(maxsize=16_384)
+def walker_of(s: Cron | CalendarInterval) -> Walker:
+    """The schedule ready to walk, cached.
+
+    Raises:
+        CronError: not a legal expression.
+        UnknownZoneError: no such zone.
+    """
+    if isinstance(s, Cron):
+        return Walker(_expression(s), zone(s.zone), s.gap, s.fold)
+    return Walker(CalendarPattern(s), zone(s.zone), s.gap, s.fold)
+
+
+def _expression(s: Cron) -> CronExpression:
+    return CronExpression.parse(s.expression, hash_key=s.hash_key)
