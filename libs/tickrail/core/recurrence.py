@@ -44,17 +44,26 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The slots in a range: how many, the first, the last, and those asked for, in order.
+    """The slots in a range: how many, and the first and last few of them, in order.
 
     `exact` is False where a combination has more slots than are worth walking; `count` then may
     hold slots that several parts share more than once.
     """
 
     count: int
-    first: datetime
-    last: datetime
-    slots: tuple[datetime, ...]
+    oldest: tuple[datetime, ...]
+    newest: tuple[datetime, ...]
     exact: bool = True
+
+    @property
+    def first(self) -> datetime:
+        """The first slot."""
+        return self.oldest[0]
+
+    @property
+    def last(self) -> datetime:
+        """The last slot."""
+        return self.newest[-1]
 
 
 def slot_of(due: datetime) -> datetime:
@@ -92,56 +101,45 @@ def _next_every(s: Every, after: datetime) -> datetime | None:
 
 def latest_at_or_before(s: Schedule, instant: datetime, since: datetime) -> datetime | None:
     """The last due instant at or before `instant` and after `since`; None when there is none."""
-    found = missed(s, since, instant, 1, newest=True)
+    found = missed(s, since, instant, 1)
     return None if found is None else found.last
 
 
-def missed(
-    s: Schedule, after: datetime, until: datetime, limit: int, *, newest: bool = False
-) -> Missed | None:
+def missed(s: Schedule, after: datetime, until: datetime, limit: int) -> Missed | None:
     """The slots in `after < due <= until`; None when there are none.
 
     Args:
         s: the schedule.
         after: the last instant that is dealt with.
         until: the last instant that counts.
-        limit: how many slots to name.
-        newest: name the last ones instead of the first.
+        limit: how many of the oldest and of the newest to name, at least one.
 
     The cost does not follow the number of slots: cron costs a step for each month and change of
     offset, times some 60 for the newest; a calendar interval a step for each slot, at most one a
-    day; a combination at most `WALK_LIMIT` slots, then its parts.
+    day; a combination looks at `WALK_LIMIT` slots at most, then at its parts.
     """
     first = next_after(s, after)
     if first is None or first > until:
         return None
+    limit = max(1, limit)
     if isinstance(s, AnyOf):
-        return _missed_any(s, after, until, limit, newest=newest)
+        return _missed_any(s, after, until, limit)
     count = _count(s, after, until)
-    if not newest and count > limit:
-        slots = tuple(islice(_walk(s, after, until), limit))
-        last = next(_walk(s, _before_last(s, after, until, 1), until))
-    else:
-        named = min(limit, count) if newest else count
-        slots = tuple(_walk(s, _before_last(s, after, until, named), until))
-        last = slots[-1] if slots else next(_walk(s, _before_last(s, after, until, 1), until))
-    return Missed(count, first, last, slots)
+    oldest = tuple(islice(_walk(s, after, until), limit))
+    if count <= limit:
+        return Missed(count, oldest, oldest)
+    return Missed(count, oldest, tuple(_walk(s, _before_last(s, after, until, limit), until)))
 
 
-def _missed_any(
-    s: AnyOf, after: datetime, until: datetime, limit: int, *, newest: bool
-) -> Missed | None:
-    walked = list(islice(_walk(s, after, until), WALK_LIMIT + 1))
+def _missed_any(s: AnyOf, after: datetime, until: datetime, limit: int) -> Missed:
+    walked = tuple(islice(_walk(s, after, until), WALK_LIMIT + 1))
     if len(walked) <= WALK_LIMIT:
-        slots = walked[-limit:] if newest and limit else walked[:limit]
-        return Missed(len(walked), walked[0], walked[-1], tuple(slots))
-    parts = [m for p in s.parts if (m := missed(p, after, until, limit, newest=newest)) is not None]
-    every = sorted({slot for m in parts for slot in m.slots})
+        return Missed(len(walked), walked[:limit], walked[-limit:])
+    parts = [m for p in s.parts if (m := missed(p, after, until, limit)) is not None]
     return Missed(
         sum(m.count for m in parts),
-        min(m.first for m in parts),
-        max(m.last for m in parts),
-        tuple(every[-limit:] if newest and limit else every[:limit]),
+        walked[:limit],
+        tuple(sorted({slot for m in parts for slot in m.newest})[-limit:]),
         exact=False,
     )
 
