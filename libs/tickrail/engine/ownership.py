@@ -1,0 +1,490 @@
+"""One owner for each partition: the protocol, as one loop body.
+
+A scheduler process is a member while its lease lives. Member key and owner keys lie under that
+lease. Entering makes a new identity (name and random incarnation), so no later life of the process
+can be taken for an earlier one. The rules of who takes what are in placement.py, the steps of
+taking and giving up in takeover.py.
+
+Taking a partition: the owner key is created where there is none; its create_revision, with the
+installation's generation above it, is the epoch; the fence row in PostgreSQL is raised to the
+epoch; only then does `owned()` show the partition. A claim whose outcome is unknown is settled by
+the next snapshot. An epoch that is not above the highest one stored before the claim means that the
+coordination service lost history: nothing is claimed and `status().refused` says what to do.
+
+Acting: only while the trust window (core/lease.py) is open, looked at by each call of `owned()`.
+When it ends, when the lease has ended, or when an owner key is gone or not this member's,
+everything is dropped at once and the process enters again as a new member. An answer to a renewal
+that comes after the window does not open it again.
+
+Giving up: the partition leaves `owned()` first, the key is deleted (if it is still the one created
+at our revision) when no turn of the owner's loops that saw the partition is still open. So the next
+owner's raise of the fence never waits for a transaction of ours.
+
+Being a member: the member key is there only while PostgreSQL answers and the local clock agrees
+with the database's. Without it others are the rendezvous winners and the partitions are handed over
+to them, if there are any. With a wrong clock `owned()` is empty besides. When the loops are dead
+(`healthy()` is false) the lease is not renewed and the trust window ends.
+
+Crash gaps: after the claim, before the raise: the key dies with the lease, the fence is unchanged.
+After the raise: the epoch stays, the next owner's is higher. During a hand-over: a key not yet
+deleted dies with the lease.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import structlog
+
+from tickrail.core.clock import Clock
+from tickrail.core.errors import UnavailableError
+from tickrail.core.ids import Epoch, Partition
+from tickrail.core.lease import TrustWindow
+from tickrail.core.ports_ownership import (
+    Coordinator,
+    DropReason,
+    FenceStore,
+    LeaseLostError,
+    Member,
+)
+from tickrail.engine.database_probe import DatabaseProbe
+from tickrail.engine.outage import Outage
+from tickrail.engine.ownership_state import (
+    NOTHING,
+    OwnershipResult,
+    OwnershipSettings,
+    OwnershipStatus,
+    Session,
+    State,
+)
+from tickrail.engine.placement import Rules, Seen, place
+from tickrail.engine.takeover import REST_SECONDS, TURN_LIMIT_SECONDS, Takeover
+
+__all__ = ["Ownership", "OwnershipResult", "OwnershipSettings", "OwnershipStatus"]
+
+_LOG = structlog.get_logger()
+_RETRY_SECONDS = 0.2
+_AGAIN_SECONDS = 0.1
+_KEEP_TTLS = 10
+
+
+class Ownership:
+    """The partitions that this process may act for. One per scheduler process.
+
+    `owned()`, `trusted()`, `turn()`, `dropped()`, `status()` may be called from any thread;
+    `run_once()` and `renew_once()` are two loop bodies for a thread each (`run_once()` renews too
+    when a renewal is due, so that one thread, or a test, can do with it alone).
+
+    Args:
+        settings: the numbers.
+        coordinator: etcd, or its double.
+        store: the fence in PostgreSQL, or its double.
+        clock: the clock.
+        healthy: whether the owner's loops turn; asked before each renewal.
+        wake: called when `run_once()` has something to do before its time.
+        changed: called when `owned()` gained or lost partitions.
+        rng: the source of incarnations and jitter.
+    """
+
+    def __init__(
+        self,
+        settings: OwnershipSettings,
+        coordinator: Coordinator,
+        store: FenceStore,
+        clock: Clock,
+        *,
+        healthy: Callable[[], bool] = lambda: True,
+        wake: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._coordinator = coordinator
+        self._clock = clock
+        self._healthy = healthy
+        self._wake = wake
+        self._changed = changed
+        self._rng = rng or random.SystemRandom()
+        self._rules = Rules(settings.partitions, settings.ttl, settings.quiet, settings.at_once)
+        # _lock guards the state and is never held over a call to a server.
+        self._lock = threading.RLock()
+        self._turn_ended = threading.Condition(self._lock)
+        self._running = threading.Lock()
+        self._renewing = threading.Lock()
+        self._session: Session | None = None
+        self._active: Mapping[Partition, Epoch] = NOTHING
+        self._turns: dict[object, Mapping[Partition, Epoch]] = {}
+        self._stopped = False
+        self._old_lease: int | None = None
+        self._renew_at = float("-inf")
+        self._starved = False
+        self._etcd = Outage("etcd", clock, self._rng)
+        self._database = DatabaseProbe(
+            store,
+            clock,
+            Outage("PostgreSQL", clock, self._rng),
+            every=settings.probe_every,
+            tolerance=settings.clock_tolerance,
+        )
+        self._takeover = Takeover(
+            coordinator,
+            store,
+            clock,
+            lock=self._lock,
+            between=self._between,
+            publish=self._publish,
+        )
+
+    # -- what the owner's loops use ------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The installation's generation as last read."""
+        return self._database.generation
+
+    def owned(self) -> Mapping[Partition, Epoch]:
+        """The partitions this process may act for at this moment, with their epochs.
+
+        Look at it before each transaction and each batch of publishes: it is empty as soon as the
+        trust window has ended or the clock is known to be wrong.
+        """
+        with self._lock:
+            return self._active if self.trusted() else NOTHING
+
+    def trusted(self) -> bool:
+        """Whether this process may act for what it owns at this moment."""
+        with self._lock:
+            session = self._session
+            return (
+                session is not None
+                and self._database.clock_right
+                and session.window.valid(self._clock.monotonic())
+            )
+
+    @contextmanager
+    def turn(self) -> Iterator[Mapping[Partition, Epoch]]:
+        """One iteration of an owner's loop: gives `owned()` and holds up hand-overs of these.
+
+        A partition given up during the turn leaves `owned()` at once, but its key is deleted only
+        after the turn (or after 3 s). Turns of several loops may overlap.
+        """
+        token = object()
+        with self._lock:
+            owned = self.owned()
+            self._turns[token] = owned
+        try:
+            yield owned
+        finally:
+            with self._lock:
+                del self._turns[token]
+                self._turn_ended.notify_all()
+                session = self._session
+                leaving = session is not None and State.LEAVING in session.states()
+            if leaving:
+                self._wake()
+
+    def dropped(self, partition: Partition, reason: DropReason, epoch: Epoch | None = None) -> None:
+        """A loop found the fence of a partition not equal to the epoch: stop using it.
+
+        Higher: the partition is given up. Lower: it is taken again with the same epoch, the claim
+        sequence having been moved on.
+
+        Args:
+            partition: the partition.
+            reason: how the stored epoch compares to the loop's.
+            epoch: the epoch the loop had; a report about an earlier one is ignored.
+        """
+        with self._lock:
+            session = self._session
+            held = session.held.get(partition) if session is not None else None
+            if session is None or held is None or held.state is not State.OWNED:
+                return
+            if epoch not in {None, held.epoch}:
+                return
+            if reason is DropReason.FENCE_LOWER:
+                held.state, held.lost_raise = State.CLAIMED, True
+            else:
+                now = self._clock.monotonic()
+                session.leave(partition, now)
+                session.rests[partition] = now + REST_SECONDS
+            self._publish()
+        _LOG.warning("partition fenced", partition=partition, reason=reason, epoch=held.epoch)
+        self._changed()
+        self._wake()
+
+    def status(self) -> OwnershipStatus:
+        """The present state."""
+        with self._lock:
+            session = self._session
+            seen = session.seen if session else Seen()
+            now = self._clock.monotonic()
+            return OwnershipStatus(
+                identity=session.identity if session else "",
+                trusted=self.trusted(),
+                owned=self.owned(),
+                lease_remaining=session.window.remaining(now) if session else 0.0,
+                members=dict(seen.members),
+                unowned=len(seen.free_since),
+                refused=self._takeover.refused,
+                clock_skew=self._database.clock_skew,
+            )
+
+    # -- the loop bodies -----------------------------------------------------------------------
+
+    def renew_once(self) -> float:
+        """Renew the lease if that is due; the seconds until it wants to be called again."""
+        if not self._renewing.acquire(blocking=False):
+            return _RETRY_SECONDS
+        try:
+            return self._renew()
+        finally:
+            self._renewing.release()
+
+    def run_once(self) -> OwnershipResult:
+        """Look at the servers, enter, observe, claim, raise fences, hand over."""
+        with self._running:
+            before = frozenset(self.owned())
+            next_in = self._settings.list_every if self._stopped else self._step()
+            after = frozenset(self.owned())
+        result = OwnershipResult(after - before, before - after, next_in)
+        if result.gained or result.lost:
+            _LOG.info(
+                "ownership changed",
+                gained=sorted(result.gained),
+                lost=sorted(result.lost),
+                owned=len(after),
+            )
+            self._changed()
+        return result
+
+    def stop(self, grace: float = TURN_LIMIT_SECONDS) -> None:
+        """Leave in good order: owner keys deleted, lease revoked. Then `run_once()` does nothing.
+
+        `owned()` is empty from the first moment. Turns still open are waited for, for `grace`
+        seconds of real time at most. With etcd away the lease is left to end by itself.
+        """
+        with self._lock:
+            session = self._session
+            if session is not None:
+                for partition in session.held:
+                    session.leave(partition, self._clock.monotonic())
+                self._publish()
+        self._changed()
+        with self._running:
+            self._stopped = True
+            with self._turn_ended:
+                session = self._session
+                self._turn_ended.wait_for(lambda: not any(self._turns.values()), timeout=grace)
+            if session is not None:
+                self._resign(session)
+
+    # -- steps of run_once ---------------------------------------------------------------------
+
+    def _step(self) -> float:
+        self._lose_if_over()
+        self._database.look()
+        session = self._session
+        if session is not None and session.generation != self._database.generation:
+            self._lose(session, "the installation's generation was raised")
+        self.renew_once()
+        try:
+            session = self._session or self._enter()
+            if session is None:
+                return self._soon(self._settings.list_every)
+            self._keep_member(session)
+            if not self._observe(session):
+                return _AGAIN_SECONDS
+            return self._act(session)
+        except LeaseLostError:
+            self._lose(self._session, "the lease has ended")
+            return _AGAIN_SECONDS
+        except UnavailableError as error:
+            return min(self._etcd.failed(error), self._soon(self._settings.list_every))
+
+    def _enter(self) -> Session | None:
+        """Become a member: a lease and a new identity. None when the process may not be one."""
+        if not self._able() or not self._healthy():
+            return None
+        if self._old_lease is not None:
+            self._coordinator.revoke(self._old_lease)
+            self._old_lease = None
+        sent = self._clock.monotonic()
+        grant = self._coordinator.grant(self._settings.ttl)
+        window = TrustWindow(min(grant.ttl, self._settings.ttl), self._settings.margin)
+        session = Session(
+            identity=f"{self._settings.name}-{self._rng.getrandbits(32):08x}",
+            lease=grant.id,
+            generation=self._database.generation,
+            window=window.renewed(sent),
+        )
+        with self._lock:
+            self._session = session
+            self._renew_at = sent + self._settings.renew_every
+        _LOG.info("entered", member=session.identity, generation=session.generation)
+        return session
+
+    def _able(self) -> bool:
+        """Whether this process can do an owner's work."""
+        return self._database.up and self._database.clock_right
+
+    def _keep_member(self, session: Session) -> None:
+        """The member key is there exactly while this process can do an owner's work."""
+        able = self._able()
+        if able and not session.present:
+            member = Member(session.identity, self._settings.name, self._settings.weight)
+            self._coordinator.put_member(member, session.lease)
+            session.present = True
+        elif session.present and not able:
+            self._coordinator.remove_member(session.identity)
+            session.present = False
+            _LOG.warning("no member until PostgreSQL and the clock are right again")
+
+    def _observe(self, session: Session) -> bool:
+        """Take in the truth; False when the session is over."""
+        snapshot = self._coordinator.snapshot()
+        self._etcd.answered()
+        now = self._clock.monotonic()
+        session.seen = session.seen.after(snapshot, self._settings.partitions, now)
+        session.present = session.identity in snapshot.members
+        lost = self._takeover.reconcile(session, snapshot)
+        if lost is not None:
+            self._lose(session, f"the owner key of partition {lost} is gone or another's")
+        return self._session is session
+
+    def _act(self, session: Session) -> float:
+        now = self._clock.monotonic()
+        seen = session.seen
+        session.given = {
+            p: at
+            for p, at in session.given.items()
+            if p in seen.free_since and now - at < self._settings.ttl
+        }
+        with self._lock:
+            held = [p for p, h in session.held.items() if h.state is not State.LEAVING]
+            leaving = len(session.held) - len(held)
+        todo = place(
+            self._rules,
+            seen,
+            session.identity,
+            held=held,
+            moving=leaving + len(session.given),
+            keep=[
+                p
+                for p, (members, at) in session.kept.items()
+                if members == seen.members and now - at < _KEEP_TTLS * self._settings.ttl
+            ],
+            now=now,
+        )
+        with self._lock:
+            for p in todo.hand_over:
+                session.leave(p, now)
+            self._publish()
+        self._release(session)
+        if session.present:
+            self._takeover.claim(session, (p for p in todo.claim if not self._rests(session, p)))
+        for p in todo.stand_in & session.held.keys():
+            session.kept[p] = (seen.members, now)
+        self._takeover.raise_fences(session)
+        self._release(session)
+        return self._soon(min(todo.next_in, self._settings.list_every))
+
+    def _rests(self, session: Session, partition: Partition) -> bool:
+        return session.rests.get(partition, float("-inf")) > self._clock.monotonic()
+
+    def _release(self, session: Session) -> None:
+        with self._lock:
+            in_use = {p for turn in self._turns.values() for p in turn}
+        self._takeover.release(session, in_use)
+
+    def _soon(self, seconds: float) -> float:
+        """The seconds until the next call: the given ones, or less where something waits."""
+        now = self._clock.monotonic()
+        waits = [seconds * self._rng.uniform(0.9, 1.0), self._database.next_at - now]
+        session = self._session
+        if session is not None:
+            waits += [max(self._renew_at - now, _RETRY_SECONDS), session.window.remaining(now)]
+            waits += [at - now for at in session.rests.values() if at > now]
+            with self._lock:
+                unsettled = session.states() - {State.OWNED}
+            if unsettled or session.pending or session.strays:
+                waits.append(_RETRY_SECONDS)
+        return max(0.0, min(waits))
+
+    # -- renewal, end ----------------------------------------------------------------------------
+
+    def _between(self, session: Session) -> bool:
+        """Between two steps of a long run: renew if due; whether the session goes on."""
+        self.renew_once()
+        return self._session is session and self._lose_if_over()
+
+    def _renew(self) -> float:
+        session, sent = self._session, self._clock.monotonic()
+        if session is None:
+            return _RETRY_SECONDS
+        if sent < self._renew_at:
+            return self._renew_at - sent
+        healthy = self._healthy()
+        if not healthy and not self._starved:
+            _LOG.error("the owner's loops do not turn; the lease is not renewed")
+        self._starved = not healthy
+        if not healthy:
+            return _RETRY_SECONDS
+        try:
+            left = self._coordinator.renew(session.lease)
+        except UnavailableError as error:
+            wait = self._etcd.failed(error)
+            self._renew_at = self._clock.monotonic() + wait
+            return wait
+        self._etcd.answered()
+        with self._lock:
+            if self._session is not session:
+                return _RETRY_SECONDS
+            if left <= 0:
+                self._lose(session, "the lease has ended")
+            elif self._lose_if_over():
+                session.window = session.window.renewed(sent)
+                self._renew_at = sent + self._settings.renew_every
+        return max(0.0, self._renew_at - self._clock.monotonic())
+
+    def _resign(self, session: Session) -> None:
+        """Leave in good order; the member key first, so that others are the winners at once."""
+        try:
+            self._coordinator.remove_member(session.identity)
+            for partition, held in session.held.items():
+                self._coordinator.release(partition, held.create_revision)
+            self._coordinator.revoke(session.lease)
+        except UnavailableError as error:
+            _LOG.warning("left without etcd; the lease ends by itself", error=str(error))
+        with self._lock:
+            self._session = None
+            self._publish()
+        _LOG.info("left", member=session.identity)
+
+    def _lose_if_over(self) -> bool:
+        """Drop everything if the trust window is over; whether there still is a session."""
+        with self._lock:
+            session = self._session
+            if session is not None and not session.window.valid(self._clock.monotonic()):
+                self._lose(session, "the trust window ended without a renewal")
+            return self._session is not None
+
+    def _lose(self, session: Session | None, reason: str) -> None:
+        """Drop everything and be no member; the next step enters anew."""
+        with self._lock:
+            if session is None or self._session is not session:
+                return
+            had = len(self._active)
+            self._session = None
+            self._old_lease = session.lease
+            self._publish()
+        _LOG.warning("ownership lost", member=session.identity, reason=reason, partitions=had)
+        self._changed()
+        self._wake()
+
+    def _publish(self) -> None:
+        """Make what `owned()` hands out."""
+        with self._lock:
+            self._active = self._session.owned() if self._session is not None else NOTHING

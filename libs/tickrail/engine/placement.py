@@ -1,0 +1,125 @@
+"""What a member does next about each partition: a decision made from a snapshot, no I/O.
+
+- A partition without an owner is taken at once by its rendezvous winner. After each further
+  2 x TTL without an owner the next in the order takes it.
+- A partition with a live owner moves only when the members have been the same for the quiet time,
+  and it is the owner that hands it over, a few at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from tickrail.core.ids import Partition
+from tickrail.core.ports_ownership import Snapshot
+from tickrail.core.sharding import ranking
+
+Members = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The numbers of the rules: seconds, and how many partitions move at once."""
+
+    partitions: int
+    ttl: float
+    quiet: float
+    at_once: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a member remembers of the snapshots before: since when things are as they are."""
+
+    members: Members = field(default_factory=dict)
+    members_since: float = float("-inf")
+    free_since: Mapping[Partition, float] = field(default_factory=dict)
+
+    def after(self, snapshot: Snapshot, partitions: int, now: float) -> Seen:
+        """The memory after this snapshot, taken at the monotonic reading `now`."""
+        members = {m.identity: m.weight for m in snapshot.members.values()}
+        same = members == dict(self.members)
+        return Seen(
+            members=members,
+            members_since=self.members_since if same else now,
+            free_since={
+                p: self.free_since.get(p, now)
+                for p in map(Partition, range(partitions))
+                if p not in snapshot.owners
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What to do now, and when the answer may change without a new snapshot.
+
+    Attributes:
+        claim: free partitions to take now.
+        stand_in: those of `claim` that another should have had.
+        hand_over: held partitions to give up now, for another to take.
+        unowned: how many partitions have no owner.
+        next_in: seconds until a timer of the rules runs out; infinity when none runs.
+    """
+
+    claim: tuple[Partition, ...] = ()
+    stand_in: frozenset[Partition] = frozenset()
+    hand_over: tuple[Partition, ...] = ()
+    unowned: int = 0
+    next_in: float = float("inf")
+
+
+def place(
+    rules: Rules,
+    seen: Seen,
+    me: str,
+    held: Collection[Partition],
+    moving: int,
+    keep: Collection[Partition],
+    now: float,
+) -> Placement:
+    """Decide.
+
+    Args:
+        rules: the numbers.
+        seen: the memory, the present snapshot included.
+        me: this member's identity.
+        held: partitions whose owner key this member holds and is not giving up.
+        moving: how many partitions this member is giving up that nobody has taken yet.
+        keep: held partitions that stay where they are though another should have them.
+        now: the monotonic reading.
+    """
+    claim: list[Partition] = []
+    stand_in: set[Partition] = set()
+    waits: list[float] = []
+    for p, since in seen.free_since.items():
+        order = ranking(seen.members, p)
+        if me not in order:
+            continue
+        wait = since + order.index(me) * 2 * rules.ttl - now
+        if wait > 0:
+            waits.append(wait)
+            continue
+        claim.append(p)
+        if order[0] != me:
+            stand_in.add(p)
+    others = [p for p in held if p not in keep and _wanted(seen.members, p) not in {me, None}]
+    hand_over: list[Partition] = []
+    quiet_in = seen.members_since + rules.quiet - now
+    if others and quiet_in > 0:
+        waits.append(quiet_in)
+    elif others:
+        hand_over = sorted(others)[: max(0, rules.at_once - moving)]
+    return Placement(
+        claim=tuple(claim),
+        stand_in=frozenset(stand_in),
+        hand_over=tuple(hand_over),
+        unowned=len(seen.free_since),
+        next_in=min(waits, default=float("inf")),
+    )
+
+
+def _wanted(members: Members, partition: Partition) -> str | None:
+    order = ranking(members, partition)
+    return order[0] if order else None
