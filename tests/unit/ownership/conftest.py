@@ -85,7 +85,7 @@ class World:
                 key = self.etcd.owners[p]
                 assert epoch_of(one.ownership.generation, key.create_revision) == epoch
 
-    def keys(self) -> set[int]:
+    def key_set(self) -> set[int]:
         self.etcd.settle()
         return set(self.etcd.owners)
 
