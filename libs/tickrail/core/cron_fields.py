@@ -294,5 +294,5 @@ class FieldParser:
             return self.error(item, f"{item!r}: negative numbers have no meaning")
         near = get_close_matches(item[:3], spec.names, n=1) if item[:3].isalpha() else []
         if near:
-            return self.error(item, f"{item!r} is not a {spec.name}", f"the short name {near[0]}")
-        return self.error(item, f"{item!r} is not a {spec.name}")
+            return self.error(item, f"{item!r} is no {spec.name}", f"the short name {near[0]}")
+        return self.error(item, f"{item!r} is no {spec.name}")
