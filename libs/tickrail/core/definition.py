@@ -1,0 +1,326 @@
+"""A job as its owner wrote it: the document of the API, validated, with its defaults filled in.
+
+`parse_definition` is the one validator; the API, the importers and the tests all go through it.
+`Plan` is the part the tick needs, kept beside the job's next run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tickrail.core.documents import Reader, escape, json_problems, text_problem, type_name
+from tickrail.core.durations import format_duration
+from tickrail.core.errors import Problem
+from tickrail.core.ids import JobId
+from tickrail.core.policies import (
+    CatchUpOrder,
+    IfUncertain,
+    Misfire,
+    MisfirePolicy,
+    Overlap,
+    Priority,
+    Retry,
+)
+from tickrail.core.schedule import Schedule, parse_schedule, schedule_document
+from tickrail.core.targets import parse_target, target_document, target_kind
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+NAME_EXPECTED = "1 to 128 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
+TAG_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
+MAX_TAGS = 32
+MAX_PAYLOAD = 256 * 1024
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the tick reads of a job: when it fires and what a launch of it carries."""
+
+    schedule: Schedule | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    max_launches: int | None = None
+    jitter: timedelta = timedelta(0)
+    misfire: Misfire = field(default_factory=Misfire)
+    overlap: Overlap = Overlap.SKIP
+    if_uncertain: IfUncertain = IfUncertain.RERUN
+    queue: str = "default"
+    priority: Priority = Priority.NORMAL
+    max_attempts: int = 5
+    visibility_timeout: timedelta = timedelta(seconds=30)
+    start_deadline: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A job's whole definition. `document()` is its canonical form."""
+
+    name: str
+    target: Any
+    plan: Plan = field(default_factory=Plan)
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    payload: Any = None
+    timeout: timedelta = timedelta(minutes=1)
+    retry: Retry = field(default_factory=Retry)
+
+    @property
+    def kind(self) -> str:
+        """The kind of target: `webhook`, `command`, ..."""
+        return target_kind(self.target)
+
+    def document(self) -> dict[str, Any]:
+        """The canonical JSON document, every default filled in."""
+        p, m, r = self.plan, self.plan.misfire, self.retry
+        return {
+            "name": self.name,
+            "description": self.description,
+            "tags": dict(self.tags),
+            "schedule": None if p.schedule is None else schedule_document(p.schedule),
+            "starts_at": instant_text(p.starts_at),
+            "ends_at": instant_text(p.ends_at),
+            "max_launches": p.max_launches,
+            "jitter": format_duration(p.jitter),
+            "misfire": {
+                "policy": m.policy.value,
+                "grace": format_duration(m.grace),
+                "max_count": m.max_count,
+                "max_age": format_duration(m.max_age),
+                "order": m.order.value,
+                "per_minute": m.per_minute,
+            },
+            "overlap": p.overlap.value,
+            "if_uncertain": p.if_uncertain.value,
+            "target": target_document(self.target),
+            "payload": self.payload,
+            "queue": p.queue,
+            "priority": p.priority.value,
+            "timeout": format_duration(self.timeout),
+            "start_deadline": None
+            if p.start_deadline is None
+            else format_duration(p.start_deadline),
+            "visibility_timeout": format_duration(p.visibility_timeout),
+            "retry": {
+                "max_attempts": r.max_attempts,
+                "initial": format_duration(r.initial),
+                "multiplier": r.multiplier,
+                "max": format_duration(r.maximum),
+                "jitter": r.jitter,
+            },
+        }
+
+    def plan_document(self) -> dict[str, Any]:
+        """The part of the document that the tick reads (`parse_plan` reads it back)."""
+        whole = self.document()
+        plan = {name: whole[name] for name in _PLAN_FIELDS}
+        plan["max_attempts"] = self.retry.max_attempts
+        return plan
+
+
+_PLAN_FIELDS = (
+    "schedule",
+    "starts_at",
+    "ends_at",
+    "max_launches",
+    "jitter",
+    "misfire",
+    "overlap",
+    "if_uncertain",
+    "queue",
+    "priority",
+    "start_deadline",
+    "visibility_timeout",
+)
+_NOT_OFFERED = ("calendars", "on_failures")
+
+
+def instant_text(value: datetime | None) -> str | None:
+    """RFC 3339 in UTC with `Z`; fractions only where there are any."""
+    if value is None:
+        return None
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse_definition(
+    doc: object,
+    *,
+    job: JobId,
+    now: datetime,
+    check_target: Callable[[Any], list[Problem]] | None = None,
+) -> Definition:
+    """The definition that a document of the API describes.
+
+    Args:
+        doc: the JSON document.
+        job: the job's id; `H` fields of a cron expression hash it.
+        now: the present instant; the default anchor of an interval.
+        check_target: further checks of the target by the caller (the egress guard).
+
+    Raises:
+        InvalidInputError: with every problem, each with its JSON pointer.
+    """
+    reader = Reader(doc)
+    name = reader.text("name", pattern=NAME, expected=NAME_EXPECTED)
+    if name is None and not reader.problems:
+        reader.problem("name", "is missing", NAME_EXPECTED)
+    description = reader.text("description", "", maximum=4096) or ""
+    tags = _tags(reader)
+    plan = _plan(reader, job, now)
+    retry = _retry(reader)
+    target = None
+    if reader.has("target"):
+        target = reader.parse(lambda: parse_target(reader.raw("target"), pointer="/target"))
+        if target is not None and check_target is not None:
+            reader.problems.extend(check_target(target))
+    else:
+        reader.problem("target", "is missing", "an object with one of webhook, command")
+    payload = reader.raw("payload")
+    _payload_problems(reader, payload)
+    timeout = reader.duration(
+        "timeout", timedelta(minutes=1), low=_SECOND, high=timedelta(hours=12)
+    )
+    for later in _NOT_OFFERED:
+        if reader.has(later) and reader.raw(later) not in ({}, []):
+            reader.problem(later, "is not offered in this version", "leave it out")
+    reader.finish("job")
+    return Definition(
+        name=name or "",
+        target=target,
+        plan=replace(plan, max_attempts=retry.max_attempts),
+        description=description,
+        tags=tags,
+        payload=payload,
+        timeout=timeout,
+        retry=retry,
+    )
+
+
+def parse_plan(doc: Mapping[str, Any], *, job: JobId, now: datetime) -> Plan:
+    """The plan that `plan_document` wrote.
+
+    Raises:
+        InvalidInputError: a newer or damaged document.
+    """
+    reader = Reader(dict(doc))
+    plan = _plan(reader, job, now)
+    attempts = reader.whole("max_attempts", 5, low=1, high=1000)
+    reader.finish("plan")
+    return replace(plan, max_attempts=attempts)
+
+
+def parse_retry(doc: Mapping[str, Any]) -> Retry:
+    """The retry policy of a canonical definition."""
+    return _retry(Reader(dict(doc)))
+
+
+def payload_problems(payload: object, pointer: str = "/payload") -> list[Problem]:
+    """What makes a payload unusable: what text cannot hold, too deep, more than 256 KiB."""
+    problems = list(json_problems(payload, pointer))
+    if not problems and payload is not None:
+        size = len(json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode())
+        if size > MAX_PAYLOAD:
+            problems.append(Problem(pointer, f"has {size} bytes", f"at most {MAX_PAYLOAD}"))
+    return problems
+
+
+def _payload_problems(reader: Reader, payload: object) -> None:
+    reader.problems.extend(payload_problems(payload))
+
+
+def _plan(reader: Reader, job: JobId, now: datetime) -> Plan:
+    schedule = None
+    if reader.has("schedule"):
+        schedule = reader.parse(
+            lambda: parse_schedule(
+                reader.raw("schedule"), job=job, now=now, pointer=f"{reader.pointer}/schedule"
+            )
+        )
+    starts_at, ends_at = reader.instant("starts_at"), reader.instant("ends_at")
+    if starts_at and ends_at and ends_at <= starts_at:
+        reader.problem("ends_at", "is not after starts_at", "a later instant")
+    most = (
+        reader.whole("max_launches", 0, low=1, high=10**12) if reader.has("max_launches") else None
+    )
+    deadline = (
+        reader.duration("start_deadline", _DAY, low=_SECOND)
+        if reader.has("start_deadline")
+        else None
+    )
+    return Plan(
+        schedule=schedule,
+        starts_at=starts_at,
+        ends_at=ends_at,
+        max_launches=most,
+        jitter=reader.duration("jitter", timedelta(0), high=_DAY),
+        misfire=_misfire(reader),
+        overlap=reader.choice("overlap", Overlap.SKIP),
+        if_uncertain=reader.choice("if_uncertain", IfUncertain.RERUN),
+        queue=reader.text("queue", "default", pattern=NAME, expected=NAME_EXPECTED) or "default",
+        priority=reader.choice("priority", Priority.NORMAL),
+        start_deadline=deadline,
+        visibility_timeout=reader.duration(
+            "visibility_timeout",
+            timedelta(seconds=30),
+            low=timedelta(seconds=5),
+            high=timedelta(hours=1),
+        ),
+    )
+
+
+def _misfire(reader: Reader) -> Misfire:
+    r = reader.child("misfire")
+    value = Misfire(
+        policy=r.choice("policy", MisfirePolicy.FIRE_ONCE),
+        grace=r.duration("grace", timedelta(minutes=1), low=_SECOND, high=timedelta(days=30)),
+        max_count=r.whole("max_count", 10, low=1, high=10_000),
+        max_age=r.duration("max_age", _DAY, low=_SECOND),
+        order=r.choice("order", CatchUpOrder.OLDEST),
+        per_minute=r.whole("per_minute", 60, low=1, high=100_000),
+    )
+    reader.absorb(r)
+    return value
+
+
+def _retry(reader: Reader) -> Retry:
+    r = reader.child("retry")
+    value = Retry(
+        max_attempts=r.whole("max_attempts", 5, low=1, high=1000),
+        initial=r.duration("initial", timedelta(seconds=2), low=timedelta(milliseconds=10)),
+        multiplier=r.number("multiplier", 2, low=1, high=100),
+        maximum=r.duration("max", timedelta(hours=1), low=_SECOND, high=timedelta(days=30)),
+        jitter=r.number("jitter", 0.2, low=0, high=0.9),
+    )
+    reader.absorb(r)
+    return value
+
+
+def _tags(reader: Reader) -> dict[str, str]:
+    if not reader.has("tags"):
+        return {}
+    raw = reader.raw("tags")
+    if not isinstance(raw, dict):
+        reader.problem("tags", f"is {type_name(raw)}", "an object of strings")
+        return {}
+    if len(raw) > MAX_TAGS:
+        reader.problem("tags", f"has {len(raw)} entries", f"at most {MAX_TAGS}")
+    for key, value in raw.items():
+        where = f"tags/{escape(key)}"
+        if not TAG_KEY.fullmatch(key):
+            reader.problems.append(
+                Problem(
+                    f"/{where}",
+                    "is not a tag's name",
+                    "1 to 63 of letters, digits, '.', '_', '/', '-'",
+                )
+            )
+        if not isinstance(value, str) or len(value) > 256 or text_problem(value):  # noqa: PLR2004 - stated in the message
+            reader.problems.append(
+                Problem(f"/{where}", "is not a tag's value", "a string of at most 256 characters")
+            )
+    return {k: v for k, v in raw.items() if isinstance(v, str)}

@@ -1,0 +1,255 @@
+"""Reads a JSON document field by field and gathers every problem, not only the first.
+
+Each problem names its place as a JSON pointer (RFC 6901) and says what would be right; an unknown
+field is refused with the nearest known name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from tickrail.core.durations import parse_duration
+from tickrail.core.errors import InvalidInputError, Problem
+
+E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+
+
+def type_name(value: object) -> str:
+    """What JSON calls a value's type."""
+    names = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+        type(None): "null",
+    }
+    return names.get(type(value), type(value).__name__)
+
+
+def text_problem(value: str) -> str | None:
+    """Why a text cannot be stored, or None: NUL and lone surrogates have no place in UTF-8 text."""
+    if "\x00" in value:
+        return "contains the character U+0000"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "contains half of a surrogate pair"
+    return None
+
+
+def json_problems(value: object, pointer: str, depth: int = 1) -> Iterable[Problem]:
+    """What in a JSON value cannot be stored: bad texts anywhere, nesting beyond 64 levels."""
+    if depth > MAX_DEPTH:
+        yield Problem(pointer, "is nested too deeply", f"at most {MAX_DEPTH} levels")
+        return
+    if isinstance(value, str):
+        if why := text_problem(value):
+            yield Problem(pointer, why, "text that UTF-8 can hold, without U+0000")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if why := text_problem(key):
+                yield Problem(pointer, f"has a key that {why}", "text that UTF-8 can hold")
+            yield from json_problems(item, f"{pointer}/{escape(key)}", depth + 1)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from json_problems(item, f"{pointer}/{i}", depth + 1)
+
+
+def escape(key: str) -> str:
+    """One token of a JSON pointer."""
+    return key.encode("utf-8", "replace").decode().replace("~", "~0").replace("/", "~1")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean ...` for an unknown name, or all the known ones."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(known)
+
+
+class Reader:
+    """Reads one object of a document.
+
+    Every getter answers the default when the field is absent and also when it is wrong (a problem
+    is then noted), so that reading goes on and all problems come out together from `finish()`.
+    """
+
+    def __init__(self, doc: object, pointer: str = "") -> None:
+        self.pointer = pointer
+        self.problems: list[Problem] = []
+        self._doc: Mapping[str, Any] = {}
+        self._known: set[str] = set()
+        if isinstance(doc, dict):
+            self._doc = doc
+        else:
+            self.problems.append(Problem(pointer, f"is {type_name(doc)}", "an object"))
+
+    def problem(self, name: str, message: str, expected: str = "") -> None:
+        """Note a problem with a field."""
+        self.problems.append(Problem(f"{self.pointer}/{escape(name)}", message, expected))
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null; makes the name known."""
+        self._known.add(name)
+        return self._doc.get(name) is not None
+
+    def raw(self, name: str) -> Any:  # noqa: ANN401 - a JSON value of any kind
+        """The field as it is."""
+        self._known.add(name)
+        return self._doc.get(name)
+
+    def text(
+        self,
+        name: str,
+        default: str | None = None,
+        *,
+        maximum: int = 10_000,
+        pattern: re.Pattern[str] | None = None,
+        expected: str = "a string",
+    ) -> str | None:
+        """A text of at most `maximum` characters that matches the pattern in full."""
+        if not self.has(name):
+            return default
+        value = self._doc[name]
+        if not isinstance(value, str):
+            self.problem(name, f"is {type_name(value)}", expected)
+            return default
+        if why := text_problem(value):
+            self.problem(name, why, "text that UTF-8 can hold, without U+0000")
+            return default
+        if len(value) > maximum:
+            self.problem(name, f"has {len(value)} characters", f"at most {maximum}")
+            return default
+        if pattern is not None and not pattern.fullmatch(value):
+            self.problem(name, f"is {value[:100]!r}", expected)
+            return default
+        return value
+
+    def whole(self, name: str, default: int, *, low: int, high: int) -> int:
+        """A whole number within bounds."""
+        if not self.has(name):
+            return default
+        value = self._doc[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            shown = value if isinstance(value, int | float) else type_name(value)
+            self.problem(name, f"is {str(shown)[:40]}", f"a whole number from {low} to {high}")
+            return default
+        return value
+
+    def number(self, name: str, default: float, *, low: float, high: float) -> float:
+        """A number within bounds."""
+        if not self.has(name):
+            return default
+        value = self._doc[name]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not low <= value <= high:
+            shown = value if isinstance(value, int | float) else type_name(value)
+            self.problem(name, f"is {str(shown)[:40]}", f"a number from {low:g} to {high:g}")
+            return default
+        return float(value)
+
+    def choice(self, name: str, default: E) -> E:
+        """One of an enumeration's values."""
+        if not self.has(name):
+            return default
+        kind = type(default)
+        value = self._doc[name]
+        try:
+            return kind(value)
+        except ValueError:
+            known = [e.value for e in kind]
+            self.problem(name, f"is {str(value)[:60]!r}", nearest(str(value), known))
+            return default
+
+    def duration(
+        self,
+        name: str,
+        default: timedelta,
+        *,
+        low: timedelta = timedelta(0),
+        high: timedelta = timedelta(days=3660),
+    ) -> timedelta:
+        """A duration such as `30s` or `1h30m` within bounds."""
+        if not self.has(name):
+            return default
+        value = self._doc[name]
+        if not isinstance(value, str):
+            self.problem(name, f"is {type_name(value)}", "a duration such as 30s, 5m, 1h30m, 2d")
+            return default
+        try:
+            parsed = parse_duration(value)
+        except ValueError as e:
+            self.problem(name, str(e), "a duration such as 30s, 5m, 1h30m, 2d")
+            return default
+        if not low <= parsed <= high:
+            self.problem(name, f"is {value}", f"from {low} to {high}")
+            return default
+        return parsed
+
+    def instant(self, name: str) -> datetime | None:
+        """An RFC 3339 instant with an offset, answered in UTC; None when absent."""
+        text = self.text(name, maximum=64)
+        if text is None:
+            return None
+        try:
+            value = datetime.fromisoformat(text)
+        except ValueError:
+            value = None
+        if value is None or value.tzinfo is None:
+            self.problem(name, f"is {text[:60]!r}", "an instant with offset: 2026-03-01T09:00:00Z")
+            return None
+        return value.astimezone(UTC)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A boolean."""
+        if not self.has(name):
+            return default
+        value = self._doc[name]
+        if not isinstance(value, bool):
+            self.problem(name, f"is {type_name(value)}", "true or false")
+            return default
+        return value
+
+    def child(self, name: str) -> Reader:
+        """The reader of an object inside; its problems are gathered by `absorb`."""
+        value = self._doc[name] if self.has(name) else {}
+        return Reader(value, f"{self.pointer}/{escape(name)}")
+
+    def absorb(self, child: Reader) -> None:
+        """Take over what a child found."""
+        child.check_unknown()
+        self.problems.extend(child.problems)
+
+    def parse(self, call: Callable[[], T]) -> T | None:
+        """Run another parser and take over its problems."""
+        try:
+            return call()
+        except InvalidInputError as e:
+            self.problems.extend(e.problems or [Problem(self.pointer, e.detail)])
+            return None
+
+    def check_unknown(self) -> None:
+        """Note each field that nobody asked for."""
+        for name in self._doc:
+            if name not in self._known:
+                self.problem(str(name)[:100], "is not a known field", nearest(name, self._known))
+
+    def finish(self, what: str) -> None:
+        """Refuse the document if anything is wrong with it.
+
+        Raises:
+            InvalidInputError: with every problem found.
+        """
+        self.check_unknown()
+        if self.problems:
+            raise InvalidInputError(f"The {what} is not valid.", self.problems)

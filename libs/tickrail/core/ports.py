@@ -1,0 +1,400 @@
+"""The database as the loops see it: ports and the rows that cross them.
+
+The docstrings are the contract; `tests/contract/` holds every adapter to it. Each method is one
+transaction. `UnavailableError` from any of them: the database does not answer, nothing is known of
+the call's effect, and the next call opens a new connection.
+
+Owner methods take `owned`, the partitions this process may act for with its epochs, and compare
+each with the stored fence inside their transaction (docs/protocols.md 1). What was refused comes
+back in a `FenceReport`; the rows of such partitions are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+from tickrail.core.ids import Claim, Epoch, JobId, LaunchId, Partition, TenantId
+from tickrail.core.plan import Decision
+from tickrail.core.states import State
+from tickrail.core.verdict import Verdict
+
+Owned = Mapping[Partition, Epoch]
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReport:
+    """Partitions refused by the fence.
+
+    `higher`: another owner has raised the stored epoch above ours; step down. `lower`: the stored
+    epoch is below ours, so the database lost our raise; take the partition again.
+    """
+
+    higher: Sequence[Partition] = ()
+    lower: Sequence[Partition] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything was refused."""
+        return bool(self.higher or self.lower)
+
+
+class DueJob(NamedTuple):
+    """A job whose next run has come. `plan` is the JSON text of its plan document."""
+
+    id: JobId
+    tenant: TenantId
+    partition: Partition
+    version: int
+    due_at: datetime
+    last_slot: datetime | None
+    launched: int
+    plan: str
+
+
+class Publication(NamedTuple):
+    """A due launch, with what a publication of it needs."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    job: JobId
+    tenant: TenantId
+    partition: Partition
+    queue: str
+    priority: int
+    attempt: int
+    due_at: datetime
+
+
+class NewLaunch(NamedTuple):
+    """A launch record to insert."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    due_at: datetime
+    state: State
+    queue: str
+    priority: int
+    max_attempts: int
+    rerun: bool
+    visibility: float
+    start_before: datetime | None
+
+
+class OpenCount(NamedTuple):
+    """Open launches of a job, and how many of them are held."""
+
+    open: int
+    held: int
+
+
+class Planned(NamedTuple):
+    """What the tick wants written for one due job. `error`: it could not be planned."""
+
+    job: DueJob
+    decision: Decision
+    launches: Sequence[NewLaunch]
+    error: str | None = None
+
+
+class Planner(Protocol):
+    """Called inside the tick's transaction; must not block."""
+
+    def needs_open(self, job: DueJob) -> bool:
+        """Whether planning the job needs the number of its open launches."""
+        ...
+
+    def resume(self, jobs: Sequence[DueJob], now: datetime, oldest: datetime) -> Sequence[Planned]:
+        """Decide for paused jobs whose time to resume has come."""
+        ...
+
+    def plan(
+        self,
+        jobs: Sequence[DueJob],
+        opened: Mapping[JobId, OpenCount],
+        now: datetime,
+        oldest: datetime,
+    ) -> Sequence[Planned]:
+        """Decide for each job; `oldest` is the oldest instant the history has room for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What one tick did.
+
+    `inserted` are the new due launches; `next_due` the next instant a job of these partitions waits
+    for (None: nothing waits); `full`: there is more to do now.
+    """
+
+    now: datetime
+    jobs: int = 0
+    inserted: Sequence[Publication] = ()
+    existed: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    errors: int = 0
+    cancelled: int = 0
+    full: bool = False
+    next_due: datetime | None = None
+    fence: FenceReport = field(default_factory=FenceReport)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Due launches found for the relay, and what is in flight already, by queue."""
+
+    now: datetime
+    due: Sequence[Publication] = ()
+    queued: Mapping[str, int] = field(default_factory=dict)
+    next_due: datetime | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Which publications became `queued`; the rest had moved on (an ordinary answer)."""
+
+    marked: int = 0
+    fence: FenceReport = field(default_factory=FenceReport)
+
+
+class LostClaim(NamedTuple):
+    """A running launch whose claim has expired."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    job: JobId
+    partition: Partition
+    attempt: int
+    failures: int
+    max_attempts: int
+    rerun: bool
+    claim: Claim
+    expires_at: datetime
+    worker: str
+    retry: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one pass of the owner's housekeeping moved, by kind."""
+
+    moved: Mapping[str, int] = field(default_factory=dict)
+    fence: FenceReport = field(default_factory=FenceReport)
+
+    @property
+    def total(self) -> int:
+        """Rows moved."""
+        return sum(self.moved.values())
+
+
+class OwedLetter(NamedTuple):
+    """A launch that ended dead or abandoned and whose dead letter is not published yet."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    job: JobId
+    job_name: str
+    tenant: TenantId
+    partition: Partition
+    queue: str
+    attempt: int
+    failures: int
+    redrive_count: int
+    state: State
+    result: Mapping[str, Any]
+    finished_at: datetime
+    history: Sequence[Mapping[str, Any]]
+
+
+class OwnerStore(Protocol):
+    """What the owner of partitions does in the database; one thread, one connection."""
+
+    def tick(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        """Turn due jobs into launch records and move their next run, in one transaction.
+
+        Locks up to `limit` due jobs (those locked elsewhere are left for the next tick), then the
+        fence rows, asks the planner, inserts launches and skips (a record that is there already is
+        left as it is), moves the jobs on.
+        """
+        ...
+
+    def resume(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        """Let paused jobs go on whose time to resume has come."""
+        ...
+
+    def queued(self, owned: Owned) -> Mapping[str, int]:
+        """How much of each queue is published and not started."""
+        ...
+
+    def backlog(self, owned: Owned, limit: int) -> Backlog:
+        """Due launches whose time has come, up to `limit` of each (partition, queue, tenant)."""
+        ...
+
+    def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:
+        """Record publications: `due` with the published attempt -> `queued`.
+
+        Rows locked by somebody (being claimed or cancelled) are passed over.
+        """
+        ...
+
+    def mark_unpublishable(self, owned: Owned, dead: Sequence[Publication], reason: str) -> Marked:
+        """`due` with this attempt -> `dead`, dead letter owed: it can never be published."""
+        ...
+
+    def sweep(self, owned: Owned, lost_after: timedelta, limit: int) -> Swept:
+        """What time alone makes due, in one transaction.
+
+        `queued` for longer than `lost_after` (doubled at each further publication, up to an hour)
+        -> `due`, same attempt (`lost_message`); first attempts past their start deadline ->
+        `expired`; held launches whose job has no other open one -> `due`, the oldest of each job
+        (`released`).
+        """
+        ...
+
+    def reap(self, owned: Owned, limit: int, decide: Callable[[LostClaim], Verdict]) -> Swept:
+        """End claims that expired.
+
+        Each update names the claim and the expiry that it saw and takes a cancel request as it
+        then is; zero rows is an ordinary answer.
+        """
+        ...
+
+    def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:
+        """Dead letters owed for longer than this."""
+        ...
+
+    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+        """Record that the dead letter of (launch, scheduled instant, attempt) is published."""
+        ...
+
+    def make_days(self, ahead: int) -> int:
+        """Make the history's days up to `ahead` days from now; how many were not known yet."""
+        ...
+
+    def drop_days(self) -> int:
+        """Drop the days before the history's horizon that hold nothing open; how many."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back."""
+        ...
+
+
+class ClaimRequest(NamedTuple):
+    """What a message asks for."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    attempt: int
+
+
+class Claimed(NamedTuple):
+    """A claim that was granted.
+
+    `definition` is the JSON text of the version it was planned with; `payload` the override of a
+    trigger, as JSON text, or None.
+    """
+
+    id: LaunchId
+    scheduled_at: datetime
+    job: JobId
+    job_version: int
+    tenant: TenantId
+    partition: Partition
+    queue: str
+    attempt: int
+    failures: int
+    max_attempts: int
+    rerun: bool
+    visibility: float
+    due_at: datetime
+    claim: Claim
+    definition: str
+    payload: str | None
+    redrive_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAnswer:
+    """Claims granted; for the rest of the requests, why not.
+
+    `refused` holds, by launch id, one of `duplicate` (running or queued again under a later
+    attempt's message), `stale` (an attempt that is over), `early` (not due yet), `cancelled`,
+    `expired`, `ended`, `unknown` (no such launch).
+    """
+
+    now: datetime
+    granted: Sequence[Claimed] = ()
+    refused: Mapping[LaunchId, str] = field(default_factory=dict)
+
+
+class Finish(NamedTuple):
+    """The end of an attempt.
+
+    `verdict` applies unless a cancel was asked for; `result` is the JSON text kept on the launch;
+    `wakes`: the job may have a held launch that waits for this end.
+    """
+
+    id: LaunchId
+    scheduled_at: datetime
+    claim: Claim
+    attempt: int
+    verdict: Verdict
+    outcome: str
+    certain: bool
+    code: int | None
+    message: str
+    body: str
+    result: str
+    wakes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FinishAnswer:
+    """What became of each finish: the launch's state after it; `stale` ones changed nothing."""
+
+    states: Mapping[LaunchId, State] = field(default_factory=dict)
+    stale: Sequence[LaunchId] = ()
+
+
+class Extension(NamedTuple):
+    """A claim to keep, until `visibility` seconds from now."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    claim: Claim
+    visibility: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendAnswer:
+    """Claims still held, and those of them whose cancel was asked for; the rest is gone."""
+
+    held: frozenset[LaunchId] = frozenset()
+    cancel: frozenset[LaunchId] = frozenset()
+
+
+class WorkerStore(Protocol):
+    """What a worker does in the database. Safe to use from several threads."""
+
+    def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
+        """Claim what can start now: `due` or `queued`, the attempt as asked, its time come."""
+        ...
+
+    def finish(self, ends: Sequence[Finish]) -> FinishAnswer:
+        """Record the ends of attempts: where the launch is running under this claim."""
+        ...
+
+    def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:
+        """Keep claims for longer; refused for a run that began more than `ceiling` ago."""
+        ...
+
+    def owed(self, launches: Sequence[tuple[LaunchId, datetime]]) -> Sequence[OwedLetter]:
+        """The dead letters that these launches owe."""
+        ...
+
+    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+        """Record that the dead letter of (launch, scheduled instant, attempt) is published."""
+        ...

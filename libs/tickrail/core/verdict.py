@@ -1,0 +1,73 @@
+"""What the end of an attempt does to its launch.
+
+Pure; the stores apply it unless a cancel was asked for, which they read in the same update.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from tickrail.core.policies import Retry
+from tickrail.core.states import State
+
+
+class Verdict(NamedTuple):
+    """How an attempt's end changes its launch, unless a cancel was asked for."""
+
+    state: State
+    attempt: int
+    failures: int
+    delay: timedelta
+    dlq_owed: bool
+
+
+def retry_verdict(
+    *,
+    retryable: bool,
+    certain: bool,
+    rerun: bool,
+    attempt: int,
+    failures: int,
+    retry: Retry,
+    spread: float,
+    retry_after: float | None = None,
+) -> Verdict:
+    """What a failure does to its launch (docs/protocols.md 4.5).
+
+    An uncertain end of a launch whose owner holds a doubled run for worse is never run again by
+    itself: it is abandoned. Otherwise it is tried again until `retry.max_attempts` failures.
+
+    Args:
+        retryable: whether trying the same again can help.
+        certain: whether it is known that the effect did not happen.
+        rerun: what the owner chose: a missing run is worse.
+        attempt: the attempt that ended.
+        failures: failures before this one.
+        retry: the policy.
+        spread: where in the jitter band, 0 up to 1.
+        retry_after: seconds that the target asked for.
+    """
+    zero = timedelta(0)
+    if not certain and not rerun:
+        return Verdict(State.ABANDONED, attempt, failures + 1, zero, dlq_owed=True)
+    if retryable and failures + 1 < retry.max_attempts:
+        delay = retry.delay(failures + 1, spread, retry_after)
+        return Verdict(State.DUE, attempt + 1, failures + 1, delay, dlq_owed=False)
+    return Verdict(State.DEAD, attempt, failures + 1, zero, dlq_owed=True)
+
+
+def success_verdict(attempt: int, failures: int) -> Verdict:
+    """The verdict of a success."""
+    return Verdict(State.SUCCEEDED, attempt, failures, timedelta(0), dlq_owed=False)
+
+
+def give_back_verdict(*, started: bool, rerun: bool, attempt: int, failures: int) -> Verdict:
+    """What a worker that stops does with a run it did not finish.
+
+    A run that had started and whose owner holds a doubled run for worse is abandoned; any other is
+    due again at once under the next attempt number, its failures unchanged.
+    """
+    if started and not rerun:
+        return Verdict(State.ABANDONED, attempt, failures, timedelta(0), dlq_owed=True)
+    return Verdict(State.DUE, attempt + 1, failures, timedelta(0), dlq_owed=False)

@@ -1,0 +1,125 @@
+"""The reaper: claims that expired, lost messages, start deadlines, held launches.
+
+It decides; the relay publishes. After a time without the database, or when the database's clock
+jumped, it rests for one visibility timeout, so that workers can extend their claims first.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from tickrail.core.clock import Clock
+from tickrail.core.definition import parse_retry
+from tickrail.core.ports import FenceReport, LostClaim, Owned, OwnerStore
+from tickrail.core.ports_metrics import Metrics
+from tickrail.core.verdict import Verdict, retry_verdict
+
+log = structlog.get_logger("tickrail.reaper")
+
+
+@dataclass(frozen=True, slots=True)
+class ReaperSettings:
+    """How the reaper behaves.
+
+    Attributes:
+        lost_after: how long a launch may be `queued` before its message is held for lost.
+        rest: seconds it rests after an outage or a jump of the database's clock.
+        outage: seconds without the database that count as an outage.
+        jump: seconds by which the database's clock may move against ours.
+        batch: rows a pass moves at most.
+    """
+
+    lost_after: timedelta = timedelta(minutes=5)
+    rest: float = 30.0
+    outage: float = 5.0
+    jump: float = 1.0
+    batch: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What one pass did. `woke`: launches became due, the relay should look."""
+
+    moved: int = 0
+    woke: bool = False
+    fences: tuple[FenceReport, ...] = ()
+
+
+class Reaper:
+    """Housekeeping of owned partitions. Used by the owner's thread alone."""
+
+    def __init__(
+        self,
+        store: OwnerStore,
+        clock: Clock,
+        metrics: Metrics,
+        settings: ReaperSettings | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._settings = settings or ReaperSettings()
+        self._seen: tuple[float, datetime] | None = None
+        self._rest_until = 0.0
+
+    def database_seen(self, now: datetime) -> None:
+        """The database answered, and says that it is `now` there."""
+        mono = self._clock.monotonic()
+        s = self._settings
+        if self._seen is not None:
+            passed = mono - self._seen[0]
+            moved = (now - self._seen[1]).total_seconds()
+            if passed > s.outage:
+                self._start_rest("database_was_away", passed)
+            elif abs(moved - passed) > s.jump:
+                self._start_rest("database_clock_jumped", moved - passed)
+        self._seen = (mono, now)
+
+    def _start_rest(self, why: str, seconds: float) -> None:
+        log.warning("reaper_rests", reason=why, seconds=round(seconds, 3))
+        self._rest_until = self._clock.monotonic() + self._settings.rest
+
+    @property
+    def resting(self) -> bool:
+        """Whether expired claims are left alone for now."""
+        return self._clock.monotonic() < self._rest_until
+
+    def run_once(self, owned: Owned) -> Reaped:
+        """One pass over the owned partitions."""
+        s = self._settings
+        swept = self._store.sweep(owned, s.lost_after, s.batch)
+        fences = [swept.fence] if swept.fence else []
+        moved = dict(swept.moved)
+        if not self.resting:
+            reaped = self._store.reap(owned, s.batch, decide)
+            if reaped.fence:
+                fences.append(reaped.fence)
+            if reaped.total:
+                self._metrics.count("claims_expired_total", reaped.total)
+                moved["claim_expired"] = reaped.total
+            for state in ("dead", "abandoned"):
+                if n := reaped.moved.get(state):
+                    self._metrics.count("dead_letters_total", n, reason="worker_lost")
+        if moved:
+            log.info("swept", **moved)
+        if n := moved.get("lost_message"):
+            self._metrics.count("messages_lost_total", n)
+        return Reaped(sum(moved.values()), bool(moved), tuple(fences))
+
+
+def decide(lost: LostClaim) -> Verdict:
+    """The verdict on a launch whose worker is gone: an uncertain failure."""
+    spread = random.random()  # noqa: S311 - spreads a backoff, keeps no secret
+    return retry_verdict(
+        retryable=True,
+        certain=False,
+        rerun=lost.rerun,
+        attempt=lost.attempt,
+        failures=lost.failures,
+        retry=parse_retry(lost.retry),
+        spread=spread,
+    )

@@ -1,0 +1,158 @@
+"""The tick: due jobs of owned partitions -> plan -> launch records, in one fenced transaction."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+
+from tickrail.core.definition import Plan, parse_plan
+from tickrail.core.errors import TickrailError
+from tickrail.core.ids import ORIGIN_SCHEDULE, JobId, launch_id
+from tickrail.core.plan import Decision, PlannedLaunch, Situation, plan_job, plan_resume
+from tickrail.core.policies import IfUncertain
+from tickrail.core.ports import DueJob, NewLaunch, OpenCount, Owned, OwnerStore, Planned, Ticked
+from tickrail.core.ports_metrics import Metrics
+
+log = structlog.get_logger("tickrail.tick")
+
+RETRY_UNPLANNABLE = timedelta(minutes=1)
+_NOTHING_OPEN = OpenCount(0, 0)
+
+
+class PlanCache:
+    """Plans by job and version, the least recently used forgotten first."""
+
+    def __init__(self, size: int = 20_000) -> None:
+        self._plans: OrderedDict[tuple[JobId, int], Plan] = OrderedDict()
+        self._size = size
+
+    def get(self, job: DueJob, now: datetime) -> Plan:
+        """The plan of a due job.
+
+        Raises:
+            TickrailError: the stored plan cannot be read by this version.
+        """
+        key = (job.id, job.version)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = parse_plan(json.loads(job.plan), job=job.id, now=now)
+            self._plans[key] = plan
+            if len(self._plans) > self._size:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return plan
+
+
+class JobPlanner:
+    """The port `Planner`: `core.plan` for each job; one job's error stays its own."""
+
+    def __init__(self) -> None:
+        self._cache = PlanCache()
+
+    def needs_open(self, job: DueJob) -> bool:
+        """Whether planning the job needs the number of its open launches."""
+        return '"overlap": "allow"' not in job.plan and '"overlap":"allow"' not in job.plan
+
+    def plan(
+        self,
+        jobs: Sequence[DueJob],
+        opened: Mapping[JobId, OpenCount],
+        now: datetime,
+        oldest: datetime,
+    ) -> Sequence[Planned]:
+        """Decide for each due job."""
+
+        def decide(job: DueJob, plan: Plan) -> Decision:
+            count = opened.get(job.id, _NOTHING_OPEN)
+            situation = Situation(
+                job.id, job.due_at, job.launched, count.open, count.held, job.last_slot, oldest
+            )
+            return plan_job(plan, situation, now)
+
+        return [self._planned(job, now, decide) for job in jobs]
+
+    def resume(self, jobs: Sequence[DueJob], now: datetime, oldest: datetime) -> Sequence[Planned]:
+        """Decide for paused jobs whose time to resume has come."""
+
+        def decide(job: DueJob, plan: Plan) -> Decision:
+            situation = Situation(
+                job.id, job.due_at or now, job.launched, 0, 0, job.last_slot, oldest
+            )
+            return plan_resume(plan, situation, now)
+
+        return [self._planned(job, now, decide) for job in jobs]
+
+    def _planned(
+        self, job: DueJob, now: datetime, decide: Callable[[DueJob, Plan], Decision]
+    ) -> Planned:
+        try:
+            plan = self._cache.get(job, now)
+            decision = decide(job, plan)
+            return Planned(job, decision, [_new(job, plan, x) for x in decision.launches])
+        except Exception as e:  # noqa: BLE001 - one job's bad data must harm no other job
+            text = str(e) if isinstance(e, TickrailError) else f"{type(e).__name__}: {e}"
+            log.warning("job_not_planned", job=str(job.id), version=job.version, error=text)
+            return Planned(job, Decision(wake_at=now + RETRY_UNPLANNABLE), [], error=text[:1000])
+
+
+def _new(job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
+    deadline = plan.start_deadline
+    return NewLaunch(
+        id=launch_id(job.id, planned.scheduled_at, ORIGIN_SCHEDULE),
+        scheduled_at=planned.scheduled_at,
+        due_at=planned.due_at,
+        state=planned.state,
+        queue=plan.queue,
+        priority=plan.priority.rank,
+        max_attempts=plan.max_attempts,
+        rerun=plan.if_uncertain is IfUncertain.RERUN,
+        visibility=plan.visibility_timeout.total_seconds(),
+        start_before=None if deadline is None else planned.due_at + deadline,
+    )
+
+
+class Tick:
+    """One pass: plans what is due, in batches until a short one."""
+
+    def __init__(self, store: OwnerStore, metrics: Metrics, *, batch: int = 1000) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._batch = batch
+        self._planner = JobPlanner()
+
+    def run_once(self, owned: Owned) -> Ticked:
+        """Plan one batch of due jobs.
+
+        Raises:
+            UnavailableError: the database does not answer; nothing is lost, the jobs stay due.
+        """
+        ticked = self._store.tick(owned, self._batch, self._planner)
+        if ticked.jobs:
+            self._report(ticked)
+        return ticked
+
+    def resume(self, owned: Owned) -> Ticked:
+        """Let paused jobs go on whose time to resume has come."""
+        return self._store.resume(owned, self._batch, self._planner)
+
+    def _report(self, ticked: Ticked) -> None:
+        for p in ticked.inserted:
+            late = (ticked.now - max(p.scheduled_at, p.due_at)).total_seconds()
+            self._metrics.observe("schedule_lag_seconds", max(0.0, late))
+        for reason, count in ticked.skipped.items():
+            self._metrics.count("slots_skipped_total", count, reason=reason)
+        if ticked.errors:
+            self._metrics.count("jobs_unplannable_total", ticked.errors)
+        log.debug(
+            "ticked",
+            jobs=ticked.jobs,
+            launches=len(ticked.inserted),
+            existed=ticked.existed,
+            skipped=dict(ticked.skipped),
+            errors=ticked.errors,
+        )

@@ -1,0 +1,35 @@
+"""Day partitions of the history: made when first needed, remembered afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+
+from tickrail.store.session import Cursor
+
+
+class DayKeeper:
+    """Knows which days are there. What a transaction made counts only once it is committed."""
+
+    def __init__(self) -> None:
+        self._known: set[date] = set()
+        self._new: set[date] = set()
+
+    def ensure(self, cursor: Cursor, instants: Iterable[datetime]) -> int:
+        """Make the days of these instants that are not known to be there; how many were asked."""
+        self._new.clear()
+        days = {t.astimezone(UTC).date() for t in instants} - self._known
+        for day in sorted(days):
+            cursor.execute("select make_day(%s)", [day])
+        self._new |= days
+        return len(days)
+
+    def commit(self) -> None:
+        """The transaction of the last `ensure` was committed."""
+        self._known |= self._new
+        self._new.clear()
+
+    def forget(self) -> None:
+        """Days may have been dropped."""
+        self._known.clear()
+        self._new.clear()

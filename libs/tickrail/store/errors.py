@@ -1,0 +1,38 @@
+"""Maps the driver's errors to ours at the border of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors
+
+from tickrail.core.errors import SetupError, TickrailError, UnavailableError
+
+NO_PARTITION = "no partition of relation"
+
+_MIGRATE = "run `tickrail migrate` with the owner's connection"
+
+
+def mapped(e: psycopg.Error) -> TickrailError:
+    """Our error for one of the driver's."""
+    text = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
+    if isinstance(e, errors.UndefinedTable | errors.UndefinedColumn | errors.UndefinedFunction):
+        return SetupError(
+            f"The database lacks something that this version needs: {text}; {_MIGRATE}."
+        )
+    if isinstance(e, errors.InsufficientPrivilege):
+        return SetupError(f"The database role may not do this: {text}.")
+    if isinstance(e, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
+        return UnavailableError(f"PostgreSQL refuses the credentials: {text}.")
+    return UnavailableError(f"PostgreSQL does not answer as it should: {text}.")
+
+
+@contextmanager
+def border() -> Iterator[None]:
+    """Raise our errors instead of the driver's."""
+    try:
+        yield
+    except psycopg.Error as e:
+        raise mapped(e) from e

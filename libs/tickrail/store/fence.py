@@ -1,0 +1,105 @@
+"""The fence rows: the epoch of each partition's owner, compared where the owner's writes land."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import cast
+
+from tickrail.core.errors import SetupError
+from tickrail.core.ids import Epoch, Partition
+from tickrail.core.ports import FenceReport, Owned
+from tickrail.core.ports_ownership import RaiseOutcome
+from tickrail.store.queries import load
+from tickrail.store.session import Cursor, DatabaseSettings, Session
+
+CLAIMS_STEP = 1_000_000
+
+
+def hold_fence(
+    cursor: Cursor, owned: Owned, wanted: Iterable[Partition]
+) -> tuple[frozenset[Partition], FenceReport]:
+    """Lock the fence rows of these partitions and compare; the ones that this owner may write.
+
+    The lock lasts until the transaction ends, so a takeover waits for it, and a taken over
+    partition is seen here.
+    """
+    partitions = sorted(set(wanted))
+    if not partitions:
+        return frozenset(), FenceReport()
+    rows = cursor.execute(load("owner")["fence"], {"partitions": partitions}).fetchall()
+    held: list[Partition] = []
+    higher: list[Partition] = []
+    lower: list[Partition] = []
+    for partition, stored in cast("list[tuple[Partition, int]]", rows):
+        mine = owned.get(partition, 0)
+        (held if stored == mine else higher if stored > mine else lower).append(partition)
+    return frozenset(held), FenceReport(tuple(higher), tuple(lower))
+
+
+class PostgresFenceStore:
+    """The port `FenceStore` on PostgreSQL; safe to use from several threads."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._session = Session(settings)
+
+    def raise_epoch(self, partition: Partition, epoch: Epoch, owner: str) -> RaiseOutcome:
+        """Store the epoch and the owner's name where the stored epoch is lower.
+
+        Raises:
+            SetupError: there is no row for this partition.
+            UnavailableError: the row stayed locked for 2 s, or the database does not answer.
+        """
+        with self._session.transaction() as cursor:
+            cursor.execute("set local lock_timeout = '2s'")
+            row = cursor.execute(
+                "select epoch from partitions where partition = %s for no key update", [partition]
+            ).fetchone()
+            if row is None:
+                raise SetupError(f"There is no fence row for partition {partition}.")
+            stored = cast("int", row[0])
+            if stored > epoch:
+                return RaiseOutcome.HIGHER
+            if stored == epoch:
+                return RaiseOutcome.ALREADY
+            cursor.execute(
+                "update partitions set epoch = %s, owner = %s, taken_at = now()"
+                " where partition = %s",
+                [epoch, owner, partition],
+            )
+            return RaiseOutcome.RAISED
+
+    def highest_epoch(self) -> Epoch:
+        """The highest epoch of any partition; 0 when none was ever raised."""
+        with self._session.transaction() as cursor:
+            row = cursor.execute("select coalesce(max(epoch), 0) from partitions").fetchone()
+            return Epoch(cast("int", row[0]) if row else 0)
+
+    def generation(self) -> int:
+        """The installation's generation.
+
+        Raises:
+            SetupError: the installation row is missing.
+        """
+        with self._session.transaction() as cursor:
+            row = cursor.execute("select generation from installation").fetchone()
+            if row is None:
+                raise SetupError("The database holds no installation; run `tickrail migrate`.")
+            return cast("int", row[0])
+
+    def database_now(self) -> datetime:
+        """The present instant by PostgreSQL's clock."""
+        with self._session.transaction() as cursor:
+            row = cursor.execute("select clock_timestamp()").fetchone()
+            return cast("datetime", row[0] if row else None)
+
+    def advance_claims(self) -> None:
+        """Move the claim sequence on by 1,000,000, past what a failover may have lost."""
+        with self._session.transaction() as cursor:
+            cursor.execute(
+                "select setval('claims', (select last_value from claims) + %s)", [CLAIMS_STEP]
+            )
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._session.close()

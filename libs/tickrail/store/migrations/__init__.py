@@ -1,0 +1,1 @@
+"""Migrations: `versions/` in order, each a `pre` or a `post` half."""

@@ -1,0 +1,407 @@
+"""The port `OwnerStore` on PostgreSQL: tick, relay, reaper and their fence.
+
+One connection, used by the owner's thread alone: a crowd of lock holders would starve a takeover.
+Server-side timeouts of 2 s end a paused owner's transaction, so it cannot stand in the way either.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from psycopg import errors as pg
+
+from tickrail.core.errors import UnavailableError
+from tickrail.core.ids import JobId, LaunchId, Partition
+from tickrail.core.ports import (
+    Backlog,
+    DueJob,
+    FenceReport,
+    LostClaim,
+    Marked,
+    NewLaunch,
+    OpenCount,
+    OwedLetter,
+    Owned,
+    Planned,
+    Planner,
+    Publication,
+    Swept,
+    Ticked,
+)
+from tickrail.core.states import State
+from tickrail.core.verdict import Verdict
+from tickrail.store.days import DayKeeper
+from tickrail.store.errors import NO_PARTITION
+from tickrail.store.fence import hold_fence
+from tickrail.store.queries import load
+from tickrail.store.session import Cursor, DatabaseSettings, Session
+from tickrail.store.worker import EndRow, end_attempts, settle
+
+_SQL = load("owner")
+_FAR_PAST = datetime(1, 1, 2, tzinfo=UTC)
+_SINCE_TTL = timedelta(seconds=5)
+
+
+def owner_settings(settings: DatabaseSettings) -> DatabaseSettings:
+    """The settings of an owner's connection: the timeouts of docs/protocols.md 1."""
+    return replace(settings, statement_timeout=2.0, idle_timeout=2.0)
+
+
+class PostgresOwnerStore:
+    """What the owner of partitions does in the database."""
+
+    def __init__(self, settings: DatabaseSettings, *, history_days: int = 30) -> None:
+        """A store that opens its connection at first use.
+
+        Args:
+            settings: the engine role's.
+            history_days: how far back a slot may lie and still be recorded.
+        """
+        self._session = Session(owner_settings(settings))
+        self._history = timedelta(days=history_days)
+        self._days = DayKeeper()
+        self._since = _FAR_PAST
+        self._since_read: datetime | None = None
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._session.close()
+
+    # --- the tick -------------------------------------------------------------------------------
+
+    def tick(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        """Turn due jobs into launch records and move their next run, in one transaction.
+
+        A crash before the commit leaves the jobs due; after it, the launches are `due` and the
+        next owner's relay finds them.
+        """
+        partitions = list(owned)
+        random.shuffle(partitions)  # the walk ends at the limit: nobody is always first
+        try:
+            with self._session.transaction() as cursor:
+                rows = cursor.execute(
+                    _SQL["due_jobs"], {"partitions": partitions, "limit": limit}
+                ).fetchall()
+                jobs = [DueJob(*cast("Any", row)) for row in rows]
+                now = _now(cursor)
+                if not jobs:
+                    return Ticked(now=now, next_due=_next_due(cursor, partitions))
+                result = self._plan_and_write(cursor, owned, jobs, planner, now)
+                full = len(jobs) >= limit
+                following = now if full else _next_due(cursor, partitions)
+        except pg.CheckViolation as e:
+            raise self._no_partition(e) from e
+        self._days.commit()
+        return replace(result, full=full, next_due=following)
+
+    def resume(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        """Let paused jobs go on whose time to resume has come; planned by `planner.resume`."""
+        partitions = list(owned)
+        try:
+            with self._session.transaction() as cursor:
+                rows = cursor.execute(
+                    _SQL["jobs_to_resume"], {"partitions": partitions, "limit": limit}
+                ).fetchall()
+                jobs = [DueJob(*cast("Any", row)) for row in rows]
+                now = _now(cursor)
+                if not jobs:
+                    return Ticked(now=now)
+                held, fence = hold_fence(cursor, owned, (j.partition for j in jobs))
+                mine = [j for j in jobs if j.partition in held]
+                oldest = now - self._history
+                self._write(cursor, owned, planner.resume(mine, now, oldest), oldest)
+        except pg.CheckViolation as e:
+            raise self._no_partition(e) from e
+        self._days.commit()
+        return Ticked(now=now, jobs=len(mine), fence=fence, full=len(jobs) >= limit)
+
+    def _no_partition(self, e: pg.CheckViolation) -> UnavailableError:
+        """A day that was there is gone (retention): forget what we knew and try again."""
+        if NO_PARTITION not in str(e):
+            raise e
+        self._days.forget()
+        return UnavailableError("A day of the history is missing; it is made at the next try.")
+
+    def _plan_and_write(
+        self, cursor: Cursor, owned: Owned, jobs: Sequence[DueJob], planner: Planner, now: datetime
+    ) -> Ticked:
+        held, fence = hold_fence(cursor, owned, (j.partition for j in jobs))
+        mine = [j for j in jobs if j.partition in held]
+        asked = [j.id for j in mine if planner.needs_open(j)]
+        opened: dict[JobId, OpenCount] = {}
+        if asked:
+            rows = cursor.execute(_SQL["open_counts"], {"jobs": asked}).fetchall()
+            opened = {r[0]: OpenCount(r[1], r[2]) for r in cast("Any", rows)}
+        oldest = now - self._history
+        planned = planner.plan(mine, opened, now, oldest)
+        inserted, existed = self._write(cursor, owned, planned, oldest)
+        skipped: Counter[str] = Counter()
+        for p in planned:
+            for s in p.decision.skipped:
+                skipped[s.reason.value] += s.count
+        return Ticked(
+            now=now,
+            jobs=len(mine),
+            inserted=inserted,
+            existed=existed,
+            skipped=skipped,
+            errors=sum(p.error is not None for p in planned),
+            fence=fence,
+        )
+
+    def _write(
+        self, cursor: Cursor, owned: Owned, planned: Sequence[Planned], oldest: datetime
+    ) -> tuple[list[Publication], int]:
+        """Everything that a batch of decisions says, in the order of the locks."""
+        for name, ids in (
+            ("cancel_open", [p.job.id for p in planned if p.decision.cancel_open]),
+            ("terminate_open", [p.job.id for p in planned if p.decision.terminate_open]),
+        ):
+            if ids:
+                cursor.execute(_SQL[name], {"jobs": ids})
+        pairs = [(p.job, n) for p in planned for n in p.launches]
+        skips = [(p.job, s) for p in planned for s in p.decision.skipped]
+        self._days.ensure(
+            cursor, [n.scheduled_at for _, n in pairs] + [max(s.first, oldest) for _, s in skips]
+        )
+        fresh: set[LaunchId] = set()
+        if pairs:
+            rows = cursor.execute(_SQL["insert_launches"], _launch_columns(owned, pairs)).fetchall()
+            fresh = {cast("LaunchId", r[0]) for r in rows}
+        if skips:
+            cursor.execute(
+                _SQL["insert_skips"],
+                {
+                    "job_id": [j.id for j, _ in skips],
+                    "first": [max(s.first, oldest) for _, s in skips],
+                    "last": [max(s.last, oldest) for _, s in skips],
+                    "tenant_id": [j.tenant for j, _ in skips],
+                    "count": [s.count for _, s in skips],
+                    "reason": [s.reason.value for _, s in skips],
+                },
+            )
+        if planned:
+            cursor.execute(
+                _SQL["move_jobs"],
+                {
+                    "id": [p.job.id for p in planned],
+                    "next_run_at": [p.decision.wake_at for p in planned],
+                    "last_slot": [p.decision.last_slot for p in planned],
+                    "launched": [len(p.launches) for p in planned],
+                    "error": [p.error for p in planned],
+                },
+            )
+        inserted = [
+            Publication(
+                n.id, n.scheduled_at, j.id, j.tenant, j.partition, n.queue, n.priority, 1, n.due_at
+            )
+            for j, n in pairs
+            if n.id in fresh and n.state is State.DUE
+        ]
+        return inserted, len(pairs) - len(fresh)
+
+    # --- the relay ------------------------------------------------------------------------------
+
+    def backlog(self, owned: Owned, limit: int) -> Backlog:
+        """Due launches whose time has come, up to `limit` of each (partition, queue, tenant)."""
+        partitions = list(owned)
+        with self._session.transaction() as cursor:
+            cursor.execute("set local transaction read only")
+            now = _now(cursor)
+            since = self._look_back(cursor, now)
+            keys = {"partitions": partitions, "since": since}
+            due = cursor.execute(_SQL["backlog"], {**keys, "limit": limit}).fetchall()
+            queued = cursor.execute(_SQL["queued_counts"], keys).fetchall()
+        return Backlog(
+            now=now,
+            due=[Publication(*cast("Any", row)) for row in due],
+            queued=dict(cast("Any", queued)),
+        )
+
+    def queued(self, owned: Owned) -> Mapping[str, int]:
+        """How much of each queue is published and not started."""
+        with self._session.transaction() as cursor:
+            since = self._look_back(cursor, _now(cursor))
+            rows = cursor.execute(
+                _SQL["queued_counts"], {"partitions": list(owned), "since": since}
+            ).fetchall()
+        return dict(cast("Any", rows))
+
+    def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:
+        """Record publications: `due` with the published attempt -> `queued`.
+
+        A crash between the delivery report and this commit: published again by the next owner,
+        claimed once.
+        """
+        return self._mark(owned, published, "mark_queued", {})
+
+    def mark_unpublishable(self, owned: Owned, dead: Sequence[Publication], reason: str) -> Marked:
+        """`due` with this attempt -> `dead`, dead letter owed: it can never be published."""
+        return self._mark(owned, dead, "mark_unpublishable", {"reason": reason})
+
+    def _mark(
+        self, owned: Owned, what: Sequence[Publication], statement: str, extra: Mapping[str, object]
+    ) -> Marked:
+        with self._session.transaction() as cursor:
+            held, fence = hold_fence(cursor, owned, (p.partition for p in what))
+            mine = [p for p in what if p.partition in held]
+            if not mine:
+                return Marked(0, fence)
+            slots = [p.scheduled_at for p in mine]
+            cursor.execute(
+                _SQL[cast("Any", statement)],
+                {
+                    "id": [p.id for p in mine],
+                    "scheduled_at": slots,
+                    "attempt": [p.attempt for p in mine],
+                    "low": min(slots),
+                    "high": max(slots),
+                    **extra,
+                },
+            )
+            return Marked(cursor.rowcount, fence)
+
+    # --- housekeeping ---------------------------------------------------------------------------
+
+    def sweep(self, owned: Owned, lost_after: timedelta, limit: int) -> Swept:
+        """What time alone makes due: lost messages, start deadlines, held launches."""
+        moved: dict[str, int] = {}
+        with self._session.transaction() as cursor:
+            since = self._look_back(cursor, _now(cursor))
+            keys = {"partitions": list(owned), "since": since, "limit": limit}
+            jobs = cast(
+                "list[tuple[JobId, Partition]]",
+                cursor.execute(_SQL["jobs_to_release"], keys).fetchall(),
+            )
+            held, fence = hold_fence(cursor, owned, owned)
+            release = [job for job, partition in jobs if partition in held]
+            if release:
+                cursor.execute(_SQL["release_held"], {"jobs": release})
+                moved["released"] = cursor.rowcount
+            keys["partitions"] = list(held)
+            cursor.execute(_SQL["expire"], keys)
+            moved["expired"] = cursor.rowcount
+            cursor.execute(_SQL["requeue_lost"], {**keys, "lost_after": lost_after})
+            moved["lost_message"] = cursor.rowcount
+        return Swept({k: n for k, n in moved.items() if n}, fence)
+
+    def reap(self, owned: Owned, limit: int, decide: Callable[[LostClaim], Verdict]) -> Swept:
+        """End claims that expired: what the update then finds decides, not what was read."""
+        with self._session.transaction() as cursor:
+            since = self._look_back(cursor, _now(cursor))
+            rows = cursor.execute(
+                _SQL["lost_claims"], {"partitions": list(owned), "since": since, "limit": limit}
+            ).fetchall()
+            lost = [LostClaim(*cast("Any", row)) for row in rows]
+            if not lost:
+                return Swept()
+            held, fence = hold_fence(cursor, owned, (c.partition for c in lost))
+            ends = [
+                EndRow(
+                    c.id,
+                    c.scheduled_at,
+                    c.claim,
+                    c.expires_at,
+                    decide(c),
+                    "worker_lost",
+                    False,
+                    None,
+                    f"worker {c.worker} did not extend its claim",
+                    "",
+                    '{"outcome":"worker_lost"}',
+                )
+                for c in lost
+                if c.partition in held
+            ]
+            states = end_attempts(cursor, ends)
+        return Swept(Counter(state.value for state in states.values()), fence)
+
+    def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:
+        """Dead letters owed for longer than this."""
+        with self._session.transaction() as cursor:
+            rows = cursor.execute(
+                _SQL["owed_letters"],
+                {"partitions": list(owned), "older_than": older_than, "limit": limit},
+            ).fetchall()
+        return [owed_letter(row) for row in rows]
+
+    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+        """Record that the dead letter of (launch, scheduled instant, attempt) is published."""
+        with self._session.transaction() as cursor:
+            return settle(cursor, letters)
+
+    def make_days(self, ahead: int) -> int:
+        """Make the history's days from yesterday to `ahead` days from now; how many were new."""
+        with self._session.transaction() as cursor:
+            now = _now(cursor)
+            made = self._days.ensure(
+                cursor, [now + timedelta(days=n) for n in range(-1, ahead + 1)]
+            )
+        self._days.commit()
+        return made
+
+    def drop_days(self) -> int:
+        """Drop the days before the history's horizon that hold nothing open; how many."""
+        dropped = 0
+        with self._session.transaction() as cursor:
+            horizon = (_now(cursor) - self._history).date()
+            row = cursor.execute("select oldest_day()").fetchone()
+            day = cast("Any", row)[0] if row else None
+            while day is not None and day < horizon:
+                done = cursor.execute("select drop_day(%s)", [day]).fetchone()
+                dropped += bool(done and done[0])
+                day += timedelta(days=1)
+        self._days.forget()
+        return dropped
+
+    def _look_back(self, cursor: Cursor, now: datetime) -> datetime:
+        """The oldest open slot, read every few seconds: what bounds the scans of open launches."""
+        if self._since_read is None or not timedelta(0) <= now - self._since_read < _SINCE_TTL:
+            row = cursor.execute(_SQL["oldest_open"]).fetchone()
+            self._since = cast("datetime", row[0]) if row else _FAR_PAST
+            self._since_read = now
+        return self._since
+
+
+def owed_letter(row: Sequence[object]) -> OwedLetter:
+    """A row of dead_letters_owed."""
+    letter = OwedLetter(*cast("Any", row))
+    return letter._replace(state=State(letter.state))
+
+
+def _now(cursor: Cursor) -> datetime:
+    row = cursor.execute("select now()").fetchone()
+    return cast("datetime", row[0]) if row else _FAR_PAST
+
+
+def _next_due(cursor: Cursor, partitions: Sequence[Partition]) -> datetime | None:
+    row = cursor.execute(_SQL["next_due"], {"partitions": list(partitions)}).fetchone()
+    return cast("datetime | None", row[0]) if row else None
+
+
+def _launch_columns(owned: Owned, pairs: Sequence[tuple[DueJob, NewLaunch]]) -> dict[str, object]:
+    return {
+        "id": [n.id for _, n in pairs],
+        "scheduled_at": [n.scheduled_at for _, n in pairs],
+        "tenant_id": [j.tenant for j, _ in pairs],
+        "job_id": [j.id for j, _ in pairs],
+        "job_version": [j.version for j, _ in pairs],
+        "partition": [j.partition for j, _ in pairs],
+        "queue": [n.queue for _, n in pairs],
+        "priority": [n.priority for _, n in pairs],
+        "state": [n.state.value for _, n in pairs],
+        "max_attempts": [n.max_attempts for _, n in pairs],
+        "rerun": [n.rerun for _, n in pairs],
+        "visibility": [n.visibility for _, n in pairs],
+        "due_at": [n.due_at for _, n in pairs],
+        "start_before": [n.start_before for _, n in pairs],
+        "epoch": [owned[j.partition] for j, _ in pairs],
+    }
+
+
+__all__ = ["FenceReport", "PostgresOwnerStore", "owed_letter", "owner_settings"]

@@ -1,0 +1,168 @@
+"""Connections to PostgreSQL for the loops: opened when needed, thrown away when they fail.
+
+An error inside a transaction ends it, closes the connection and comes out as ours; the next use
+opens a new one. So a killed session, a restart or a failover costs one call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import orjson
+import psycopg
+from psycopg import errors as pg
+from psycopg.types.json import set_json_dumps, set_json_loads
+
+from tickrail.core.errors import UnavailableError
+from tickrail.store.errors import mapped
+
+Cursor = psycopg.Cursor[tuple[object, ...]]
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """How to reach the database.
+
+    Attributes:
+        url: a libpq URL or keyword string; TLS is set in it (`sslmode`, `sslrootcert`, ...).
+        name: shown in pg_stat_activity.
+        statement_timeout: seconds after which the server ends a statement.
+        idle_timeout: seconds after which the server ends an idle transaction: what bounds how long
+            a paused owner can stand in a takeover's way.
+        prepare: whether to prepare statements on the server; off behind a transaction pooler.
+    """
+
+    url: str
+    name: str = "tickrail"
+    statement_timeout: float = 30.0
+    idle_timeout: float = 30.0
+    prepare: bool = True
+
+
+def connect(settings: DatabaseSettings, *, autocommit: bool = False) -> Connection:
+    """A new connection, prepared for our statements.
+
+    Joins here always start from arrays of keys, so nested loops are right and the planner is told
+    so; anything else would read whole partitions for a handful of rows.
+
+    Raises:
+        UnavailableError: no connection could be made.
+        SetupError: the server refused for a reason of its set-up.
+    """
+    options = " ".join(
+        f"-c {key}={value}"
+        for key, value in {
+            "statement_timeout": f"{int(settings.statement_timeout * 1000)}",
+            "idle_in_transaction_session_timeout": f"{int(settings.idle_timeout * 1000)}",
+            "timezone": "UTC",
+            "enable_hashjoin": "off",
+            "enable_mergejoin": "off",
+            "plan_cache_mode": "force_generic_plan",
+            "jit": "off",
+        }.items()
+    )
+    try:
+        conn = psycopg.connect(
+            settings.url,
+            autocommit=autocommit,
+            application_name=settings.name,
+            options=options,
+            connect_timeout=5,
+            keepalives=1,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
+            tcp_user_timeout=10_000,
+        )
+    except psycopg.Error as e:
+        raise mapped(e) from e
+    conn.prepare_threshold = 2 if settings.prepare else None
+    set_json_loads(orjson.loads, conn)
+    set_json_dumps(orjson.dumps, conn)
+    return conn
+
+
+class Session:
+    """One connection, used by one thread at a time (others wait)."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._settings = settings
+        self._conn: Connection | None = None
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Cursor]:
+        """A transaction: committed at the end, rolled back by an error.
+
+        Raises:
+            UnavailableError: no connection, or it was lost; whether a commit took place is unknown.
+            SetupError: the schema or the role's rights are not as needed.
+        """
+        with self._lock:
+            conn = self._open()
+            try:
+                with conn.transaction(), conn.cursor() as cursor:
+                    yield cursor
+            except pg.CheckViolation:
+                raise
+            except psycopg.Error as e:
+                self._drop()
+                raise mapped(e) from e
+            except BaseException:
+                if conn.closed or conn.broken:
+                    self._drop()
+                raise
+
+    def _open(self) -> Connection:
+        if self._conn is not None and (self._conn.closed or self._conn.broken):
+            self._drop()
+        if self._conn is None:
+            self._conn = connect(self._settings)
+        return self._conn
+
+    def _drop(self) -> None:
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            conn.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._drop()
+
+
+class SessionPool:
+    """A few sessions for threads that must not wait for each other; grows up to `size`."""
+
+    def __init__(self, settings: DatabaseSettings, size: int) -> None:
+        self._sessions = [Session(settings) for _ in range(size)]
+        self._free = list(self._sessions)
+        self._ready = threading.Condition()
+
+    @contextmanager
+    def transaction(self, timeout: float = 30.0) -> Iterator[Cursor]:
+        """A transaction on a free session.
+
+        Raises:
+            UnavailableError: as for `Session`, or no session came free within `timeout` seconds.
+        """
+        with self._ready:
+            if not self._ready.wait_for(lambda: bool(self._free), timeout):
+                raise UnavailableError("All database connections of this process are in use.")
+            session = self._free.pop()
+        try:
+            with session.transaction() as cursor:
+                yield cursor
+        finally:
+            with self._ready:
+                self._free.append(session)
+                self._ready.notify()
+
+    def close(self) -> None:
+        """Close every session."""
+        for session in self._sessions:
+            session.close()

@@ -1,0 +1,280 @@
+-- What the owner of partitions does. Every write is made behind the fence.
+
+-- name: fence
+-- The stored epochs, locked until the transaction ends; the lock is what keeps an old owner out.
+select partition, epoch from partitions
+where partition = any(%(partitions)b::int2[])
+order by partition
+for no key update
+
+-- name: due_jobs
+-- Jobs whose next run has come. One index probe a partition; the outer limit ends the walk early.
+select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
+       j.plan::text
+from unnest(%(partitions)b::int2[]) as p (partition)
+cross join lateral (
+  select * from jobs
+  where jobs.partition = p.partition and jobs.state = 'active' and jobs.next_run_at <= now()
+    and exists (select from tenants t where t.id = jobs.tenant_id and t.state = 'active')
+  order by jobs.next_run_at
+  limit %(limit)s
+  for update of jobs skip locked
+) j
+limit %(limit)s
+
+-- name: next_due
+-- The next instant that a job of these partitions waits for.
+select min(n.next_run_at)
+from unnest(%(partitions)b::int2[]) as p (partition)
+cross join lateral (
+  select next_run_at from jobs
+  where jobs.partition = p.partition and jobs.state = 'active' and jobs.next_run_at > now()
+  order by jobs.next_run_at
+  limit 1
+) n
+
+-- name: jobs_to_resume
+-- Paused jobs whose time to resume has come.
+select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
+       j.plan::text
+from jobs j
+where j.partition = any(%(partitions)b::int2[]) and j.resume_at <= now() and j.state = 'paused'
+order by j.id
+limit %(limit)s
+for update of j skip locked
+
+-- name: open_counts
+-- Open launches of jobs, and how many of them are held.
+select job_id, count(*), count(*) filter (where phase = 0)
+from launches
+where job_id = any(%(jobs)b::uuid[]) and phase < 3
+group by job_id
+
+-- name: insert_launches
+-- The records of planned slots; one that is there already stays as it is.
+insert into launches (id, scheduled_at, tenant_id, job_id, job_version, partition, queue, priority,
+  origin, state, phase, max_attempts, rerun, visibility, due_at, start_before, epoch)
+select m.id, m.scheduled_at, m.tenant_id, m.job_id, m.job_version, m.partition, m.queue,
+  m.priority, 'schedule', m.state, case m.state when 'held' then 0 else 1 end, m.max_attempts,
+  m.rerun, m.visibility, m.due_at, m.start_before, m.epoch
+from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(tenant_id)b::uuid[],
+  %(job_id)b::uuid[], %(job_version)b::int4[], %(partition)b::int2[], %(queue)s::text[],
+  %(priority)b::int2[], %(state)s::text[], %(max_attempts)b::int4[], %(rerun)s::bool[],
+  %(visibility)b::float8[], %(due_at)b::timestamptz[], %(start_before)b::timestamptz[],
+  %(epoch)b::int8[])
+  as m (id, scheduled_at, tenant_id, job_id, job_version, partition, queue, priority, state,
+        max_attempts, rerun, visibility, due_at, start_before, epoch)
+on conflict (scheduled_at, id) do nothing
+returning id
+
+-- name: insert_skips
+-- Slots that are not launched.
+insert into skips (job_id, scheduled_at, last_at, tenant_id, count, reason)
+select * from unnest(%(job_id)b::uuid[], %(first)b::timestamptz[], %(last)b::timestamptz[],
+  %(tenant_id)b::uuid[], %(count)b::int8[], %(reason)s::text[])
+on conflict (scheduled_at, job_id, reason) do nothing
+
+-- name: move_jobs
+-- The next run of each planned job; none: it is finished.
+update jobs j
+set next_run_at = m.next_run_at, last_slot_at = coalesce(m.last_slot, j.last_slot_at),
+    launched = j.launched + m.launched, error = m.error,
+    resume_at = null, paused = null,
+    state = case when m.next_run_at is null then 'finished' else 'active' end
+from unnest(%(id)b::uuid[], %(next_run_at)b::timestamptz[], %(last_slot)b::timestamptz[],
+  %(launched)b::int8[], %(error)s::text[])
+  as m (id, next_run_at, last_slot, launched, error)
+where j.id = m.id
+
+-- name: cancel_open
+-- Asks the open launches of jobs to stop: what does not run yet is cancelled at once.
+with l as (
+  select scheduled_at, id from launches
+  where job_id = any(%(jobs)b::uuid[]) and phase < 3
+  order by id
+  for no key update
+)
+update launches t
+set state = case t.state when 'running' then t.state else 'cancelled' end,
+    phase = case t.state when 'running' then t.phase else 3 end,
+    finished_at = case t.state when 'running' then null else now() end,
+    cancel_requested = true
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: terminate_open
+-- Ends the open launches of jobs and takes their claims away.
+with l as (
+  select scheduled_at, id from launches
+  where job_id = any(%(jobs)b::uuid[]) and phase < 3
+  order by id
+  for no key update
+)
+update launches t
+set state = 'cancelled', phase = 3, finished_at = now(), cancel_requested = true,
+    result = jsonb_build_object('outcome', 'terminated', 'message',
+      'ended for a later slot (overlap terminate_other)')
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: backlog
+-- Due launches, the first ones of each (partition, queue, tenant): a walk over the heads of the
+-- index, so that one tenant's backlog is not read to find another's launch.
+with recursive heads as (
+  (select p.partition, h.queue, h.tenant_id
+   from unnest(%(partitions)b::int2[]) as p (partition)
+   cross join lateral (
+     select queue, tenant_id from launches l
+     where l.partition = p.partition and l.phase = 1 and l.scheduled_at >= %(since)b
+     order by queue, tenant_id
+     limit 1
+   ) h)
+  union all
+  select heads.partition, n.queue, n.tenant_id
+  from heads
+  cross join lateral (
+    select queue, tenant_id from launches l
+    where l.partition = heads.partition and l.phase = 1 and l.scheduled_at >= %(since)b
+      and (l.queue, l.tenant_id) > (heads.queue, heads.tenant_id)
+    order by queue, tenant_id
+    limit 1
+  ) n
+)
+select d.id, d.scheduled_at, d.job_id, d.tenant_id, d.partition, d.queue, d.priority, d.attempt,
+       d.due_at
+from heads
+join tenants t on t.id = heads.tenant_id and t.state = 'active'
+join queues q on q.name = heads.queue and not q.paused
+cross join lateral (
+  select * from launches l
+  where l.partition = heads.partition and l.phase = 1 and l.queue = heads.queue
+    and l.tenant_id = heads.tenant_id and l.due_at <= now() and l.scheduled_at >= %(since)b
+  order by l.due_at
+  limit %(limit)s
+) d
+
+-- name: queued_counts
+-- How much of each queue is published and not started.
+select queue, count(*)
+from launches
+where partition = any(%(partitions)b::int2[]) and phase = 2 and state = 'queued'
+  and scheduled_at >= %(since)b
+group by queue
+
+-- name: oldest_open
+-- The oldest slot that is still open: nothing older need be looked at.
+select coalesce(min(scheduled_at), now()) from launches where phase < 3
+
+-- name: mark_queued
+-- After the delivery report. Locked rows are being claimed or cancelled and are passed over; the
+-- fixed order keeps this from a deadlock with the claim.
+with m as (
+  select * from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(attempt)b::int4[])
+    as m (id, scheduled_at, attempt)
+), l as (
+  select t.scheduled_at, t.id
+  from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
+  where t.state = 'due' and t.attempt = m.attempt
+    and t.scheduled_at between %(low)b and %(high)b
+  order by t.id
+  for no key update of t skip locked
+)
+update launches t
+set state = 'queued', phase = 2, queued_at = now(), publications = t.publications + 1
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: mark_unpublishable
+-- The bus will never take it.
+with m as (
+  select * from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(attempt)b::int4[])
+    as m (id, scheduled_at, attempt)
+), l as (
+  select t.scheduled_at, t.id
+  from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
+  where t.state = 'due' and t.attempt = m.attempt
+  order by t.id
+  for no key update of t
+)
+update launches t
+set state = 'dead', phase = 3, finished_at = now(), failures = t.failures + 1, dlq_owed = true,
+    result = jsonb_build_object('outcome', %(reason)s::text, 'message', %(reason)s::text)
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: requeue_lost
+-- Messages that nobody took for too long: due again under the same attempt number.
+with l as (
+  select scheduled_at, id from launches
+  where partition = any(%(partitions)b::int2[]) and phase = 2 and state = 'queued'
+    and scheduled_at >= %(since)b
+    and queued_at < now() - least(%(lost_after)s::interval * power(2, greatest(publications, 1) - 1),
+                                  greatest(interval '1 hour', %(lost_after)s::interval))
+  order by id
+  limit %(limit)s
+  for no key update skip locked
+)
+update launches t set state = 'due', phase = 1
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: expire
+-- First attempts that did not start before their deadline.
+with l as (
+  select scheduled_at, id from launches
+  where partition = any(%(partitions)b::int2[]) and phase in (1, 2) and state in ('due', 'queued')
+    and scheduled_at >= %(since)b and start_before <= now() and attempt = 1
+  order by id
+  limit %(limit)s
+  for no key update skip locked
+)
+update launches t
+set state = 'expired', phase = 3, finished_at = now(),
+    result = jsonb_build_object('outcome', 'deadline', 'message', 'not started before its deadline')
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: jobs_to_release
+-- Jobs with a held launch and no other open one, their rows locked.
+select j.id, j.partition
+from jobs j
+where j.id in (
+    select h.job_id from launches h
+    where h.partition = any(%(partitions)b::int2[]) and h.phase = 0 and h.scheduled_at >= %(since)b)
+  and not exists (select from launches o where o.job_id = j.id and o.phase in (1, 2))
+order by j.id
+limit %(limit)s
+for update of j skip locked
+
+-- name: release_held
+-- The oldest held launch of each of these jobs is due, if still no other one is open.
+with l as (
+  select distinct on (h.job_id) h.scheduled_at, h.id
+  from launches h
+  where h.job_id = any(%(jobs)b::uuid[]) and h.phase = 0
+    and not exists (select from launches o where o.job_id = h.job_id and o.phase in (1, 2))
+  order by h.job_id, h.scheduled_at, h.id
+)
+update launches t set state = 'due', phase = 1, due_at = greatest(t.due_at, now())
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id and t.phase = 0
+
+-- name: lost_claims
+-- Running launches whose claim has expired, with the retry policy of their version.
+select l.id, l.scheduled_at, l.job_id, l.partition, l.attempt, l.failures, l.max_attempts, l.rerun,
+       l.claim, l.claim_expires_at, coalesce(l.worker, ''), v.definition -> 'retry'
+from launches l
+join job_versions v on v.job_id = l.job_id and v.version = l.job_version
+where l.partition = any(%(partitions)b::int2[]) and l.phase = 2 and l.state = 'running'
+  and l.claim_expires_at < now() and l.scheduled_at >= %(since)b
+order by l.id
+limit %(limit)s
+
+-- name: owed_letters
+-- Dead letters owed for too long.
+select id, scheduled_at, job_id, job_name, tenant_id, partition, queue, attempt, failures,
+       redrive_count, state, result, finished_at, history
+from dead_letters_owed
+where partition = any(%(partitions)b::int2[]) and finished_at < now() - %(older_than)s::interval
+order by finished_at
+limit %(limit)s

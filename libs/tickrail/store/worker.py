@@ -1,0 +1,251 @@
+"""The port `WorkerStore` on PostgreSQL: claim, extend, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, cast
+
+from tickrail.core.errors import SetupError
+from tickrail.core.ids import GENERATION_SHIFT, Claim, LaunchId
+from tickrail.core.ports import (
+    ClaimAnswer,
+    Claimed,
+    ClaimRequest,
+    ExtendAnswer,
+    Extension,
+    Finish,
+    FinishAnswer,
+    OwedLetter,
+)
+from tickrail.core.states import State
+from tickrail.core.verdict import Verdict
+from tickrail.store.queries import load
+from tickrail.store.session import Cursor, DatabaseSettings, Session, SessionPool
+
+_SQL = load("worker")
+WAKE_CHANNEL = "tickrail_wake"
+
+
+class EndRow(NamedTuple):
+    """An attempt that ended otherwise than by success, as the statement takes it."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    claim: Claim
+    expires_at: datetime | None
+    verdict: Verdict
+    outcome: str
+    certain: bool
+    code: int | None
+    message: str
+    body: str
+    result: str
+
+
+def end_attempts(cursor: Cursor, ends: Sequence[EndRow]) -> Mapping[LaunchId, State]:
+    """Apply verdicts; the state of each launch that this changed."""
+    if not ends:
+        return {}
+    rows = cursor.execute(
+        _SQL["end_attempts"],
+        {
+            "id": [e.id for e in ends],
+            "scheduled_at": [e.scheduled_at for e in ends],
+            "claim": [e.claim for e in ends],
+            "expires_at": [e.expires_at for e in ends],
+            "state": [e.verdict.state.value for e in ends],
+            "attempt": [e.verdict.attempt for e in ends],
+            "failures": [e.verdict.failures for e in ends],
+            "delay": [e.verdict.delay.total_seconds() for e in ends],
+            "owed": [e.verdict.dlq_owed for e in ends],
+            "outcome": [e.outcome for e in ends],
+            "certain": [e.certain for e in ends],
+            "code": [e.code for e in ends],
+            "message": [e.message.replace("\x00", "\ufffd") for e in ends],
+            "body": [e.body.replace("\x00", "\ufffd") for e in ends],
+            "result": [e.result for e in ends],
+        },
+    ).fetchall()
+    return {cast("LaunchId", row[0]): State(cast("str", row[1])) for row in rows}
+
+
+def settle(cursor: Cursor, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+    """Record that these dead letters are published; how many were owed."""
+    if not letters:
+        return 0
+    cursor.execute(
+        _SQL["settle"],
+        {
+            "id": [x[0] for x in letters],
+            "scheduled_at": [x[1] for x in letters],
+            "attempt": [x[2] for x in letters],
+        },
+    )
+    return cursor.rowcount
+
+
+class PostgresWorkerStore:
+    """What a worker does in the database. Safe to use from several threads.
+
+    Claims, finishes and extensions have a session each, so that none waits for another: a worker
+    that cannot finish because its claims hold every connection would never get free.
+    """
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._claims = Session(settings)
+        self._ends = SessionPool(settings, 2)
+        self._extensions = Session(settings)
+        self._generation: int | None = None
+
+    def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
+        """Claim what can start now; for the rest, why not."""
+        slots = [r.scheduled_at for r in requests]
+        keys: dict[str, object] = {"id": [r.id for r in requests], "scheduled_at": slots}
+        with self._claims.transaction() as cursor:
+            if self._generation is None:
+                self._generation = _generation(cursor)
+            rows = cursor.execute(
+                _SQL["claim"],
+                {
+                    **keys,
+                    "attempt": [r.attempt for r in requests],
+                    "low": min(slots),
+                    "high": max(slots),
+                    "generation": self._generation << GENERATION_SHIFT,
+                    "worker": worker,
+                },
+            ).fetchall()
+            granted = [Claimed(*cast("Any", row)) for row in rows]
+            row = cursor.execute("select clock_timestamp()").fetchone()
+            now = cast("datetime", row[0] if row else None)
+            refused: dict[LaunchId, str] = {}
+            if len(granted) < len(requests):
+                got = {c.id for c in granted}
+                rest = [r for r in requests if r.id not in got]
+                refused = _why_refused(cursor, rest)
+        return ClaimAnswer(now, granted, refused)
+
+    def finish(self, ends: Sequence[Finish]) -> FinishAnswer:
+        """Record the ends of attempts: where the launch is running under this claim."""
+        good = [e for e in ends if e.verdict.state is State.SUCCEEDED]
+        bad = [e for e in ends if e.verdict.state is not State.SUCCEEDED]
+        states: dict[LaunchId, State] = {}
+        with self._ends.transaction() as cursor:
+            if good:
+                slots = [e.scheduled_at for e in good]
+                rows = cursor.execute(
+                    _SQL["succeed"],
+                    {
+                        "id": [e.id for e in good],
+                        "scheduled_at": slots,
+                        "claim": [e.claim for e in good],
+                        "result": [e.result for e in good],
+                        "low": min(slots),
+                        "high": max(slots),
+                    },
+                ).fetchall()
+                states.update((cast("LaunchId", row[0]), State.SUCCEEDED) for row in rows)
+            states.update(
+                end_attempts(
+                    cursor,
+                    [
+                        EndRow(
+                            e.id,
+                            e.scheduled_at,
+                            e.claim,
+                            None,
+                            e.verdict,
+                            e.outcome,
+                            e.certain,
+                            e.code,
+                            e.message,
+                            e.body,
+                            e.result,
+                        )
+                        for e in bad
+                    ],
+                )
+            )
+            if any(e.wakes for e in ends):
+                cursor.execute("select pg_notify(%s, '')", [WAKE_CHANNEL])
+        return FinishAnswer(states, [e.id for e in ends if e.id not in states])
+
+    def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:
+        """Keep claims for longer; refused for a run that began more than `ceiling` ago."""
+        with self._extensions.transaction() as cursor:
+            rows = cast(
+                "list[tuple[LaunchId, bool]]",
+                cursor.execute(
+                    _SQL["extend"],
+                    {
+                        "id": [c.id for c in claims],
+                        "scheduled_at": [c.scheduled_at for c in claims],
+                        "claim": [c.claim for c in claims],
+                        "visibility": [c.visibility for c in claims],
+                        "ceiling": ceiling,
+                    },
+                ).fetchall(),
+            )
+        return ExtendAnswer(frozenset(r[0] for r in rows), frozenset(r[0] for r in rows if r[1]))
+
+    def owed(self, launches: Sequence[tuple[LaunchId, datetime]]) -> Sequence[OwedLetter]:
+        """The dead letters that these launches owe."""
+        with self._ends.transaction() as cursor:
+            rows = cursor.execute(
+                _SQL["letters_of"],
+                {
+                    "id": [x[0] for x in launches],
+                    "scheduled_at": [x[1] for x in launches],
+                },
+            ).fetchall()
+        letters = [OwedLetter(*cast("Any", row)) for row in rows]
+        return [x._replace(state=State(x.state)) for x in letters]
+
+    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+        """Record that the dead letter of (launch, scheduled instant, attempt) is published."""
+        with self._ends.transaction() as cursor:
+            return settle(cursor, letters)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._claims.close()
+        self._ends.close()
+        self._extensions.close()
+
+
+def _generation(cursor: Cursor) -> int:
+    row = cursor.execute("select generation from installation").fetchone()
+    if row is None:
+        raise SetupError("The database holds no installation; run `tickrail migrate`.")
+    return cast("int", row[0])
+
+
+def _why_refused(cursor: Cursor, requests: Sequence[ClaimRequest]) -> dict[LaunchId, str]:
+    rows = cursor.execute(
+        _SQL["states"],
+        {
+            "id": [r.id for r in requests],
+            "scheduled_at": [r.scheduled_at for r in requests],
+        },
+    ).fetchall()
+    found = {row[0]: row[1:] for row in cast("Any", rows)}
+    why: dict[LaunchId, str] = {}
+    for r in requests:
+        if r.id not in found:
+            why[r.id] = "unknown"
+            continue
+        state, attempt, early, late = found[r.id]
+        why[r.id] = _reason(State(state), r.attempt, attempt, early=early, late=late)
+    return why
+
+
+def _reason(state: State, asked: int, attempt: int, *, early: bool, late: bool) -> str:
+    """Why a claim was refused, from the row as it is."""
+    if state in (State.CANCELLED, State.EXPIRED):
+        return state.value
+    if state in (State.DUE, State.QUEUED) and asked == attempt:
+        return "early" if early else "expired" if late else "duplicate"
+    if state is State.RUNNING and asked == attempt:
+        return "duplicate"
+    return "stale" if asked < attempt else "ended"
