@@ -148,7 +148,7 @@ def split_url(url: str) -> SplitResult:
 
     Refused: other schemes than http and https, user and password before the host, backslashes,
     spaces, control and non-ASCII characters (readers disagree on what such a URL means), an empty
-    host, a port outside 1..65535, a zone in an IPv6 address.
+    host or one with a dot at its end, a port outside 1..65535, a zone in an IPv6 address.
 
     Raises:
         ValueError: says what is wrong and what would be right.
@@ -171,6 +171,8 @@ def split_url(url: str) -> SplitResult:
     host = parts.hostname or ""
     if not host or "%" in host:
         raise ValueError("the URL names no plain host")
+    if host.endswith("."):
+        raise ValueError("the host has no dot at its end")
     if port is not None and not 0 < port <= _TOP_PORT:
         raise ValueError("the port is 1 to 65535")
     return parts
