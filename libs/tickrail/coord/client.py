@@ -1,0 +1,238 @@
+"""Calls to an etcd cluster: one channel for each server, a deadline for each call, failover.
+
+After a call that a server did not answer, the next call goes to the next server. A frozen server is
+noticed by the deadline of a call, and on an idle stream by pings. The errors of gRPC end here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import structlog
+
+from tickrail.coord import stubs
+from tickrail.coord.settings import EtcdSettings
+from tickrail.core.errors import SettingsError, SetupError, TickrailError, UnavailableError
+from tickrail.core.ports_ownership import LeaseLostError
+
+OLDEST_VERSION = (3, 5)
+
+_LOG = structlog.get_logger()
+_OPTIONS = [
+    # Several clients in one process share no connection.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Back soon after an outage; the defaults go up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # Pings on a stream with no traffic. etcd refuses more than one in 5 s. Without the last
+    # option gRPC does not act on a ping that is not answered.
+    ("grpc.keepalive_time_ms", 6000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.ping_timeout_ms", 2000),
+]
+_NOT_ANSWERED = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+Metadata = list[tuple[str, str]]
+
+
+class EtcdClient:
+    """Calls by name. Safe to use from several threads.
+
+    Raises:
+        SettingsError: a certificate or key file cannot be read.
+    """
+
+    def __init__(self, settings: EtcdSettings) -> None:
+        self._settings = settings
+        self._addresses = settings.addresses
+        self._channels = [self._connect(a) for a in self._addresses]
+        self._calls: dict[tuple[int, str, str], Callable[..., Any]] = {}
+        self._lock = threading.Lock()
+        self._current = 0
+        self._token: str | None = None
+        self._on_failover: list[Callable[[], None]] = []
+
+    @property
+    def servers(self) -> int:
+        """How many servers there are."""
+        return len(self._channels)
+
+    def on_failover(self, callback: Callable[[], None]) -> None:
+        """Have this called when calls begin to go to another server."""
+        self._on_failover.append(callback)
+
+    def unary(self, service: str, method: str, request: object) -> Any:  # noqa: ANN401 - a message
+        """One call with one answer.
+
+        Raises:
+            UnavailableError: no answer within the deadline; the call may have had its effect.
+            LeaseLostError: the lease named has ended.
+            SetupError: etcd refused the user, the password or the access.
+        """
+
+        def once(index: int, metadata: Metadata) -> Any:  # noqa: ANN401 - a message
+            made = self._call(index, service, method)
+            return made(request, timeout=self._settings.call_timeout, metadata=metadata)
+
+        return self._authorised(once)
+
+    def exchange(self, service: str, method: str, request: object) -> Any:  # noqa: ANN401 - a message
+        """One message there and one back over a streaming call, which is then ended.
+
+        Raises:
+            UnavailableError: no answer within the deadline.
+        """
+
+        def once(index: int, metadata: Metadata) -> Any:  # noqa: ANN401 - a message
+            made = self._call(index, service, method)
+            timeout = self._settings.call_timeout
+            stream = made(iter([request]), timeout=timeout, metadata=metadata)
+            try:
+                return next(stream)
+            except StopIteration:
+                raise UnavailableError("etcd ended the call without an answer") from None
+            finally:
+                stream.cancel()
+
+        return self._authorised(once)
+
+    def stream(self, service: str, method: str, requests: Iterable[object]) -> tuple[Any, int]:
+        """A streaming call that stays open, and the number of its server.
+
+        Its iterator raises `grpc.RpcError`; give that to `failed`. It ends when its server has no
+        leader.
+        """
+        index = self._current
+        metadata = [*self._metadata(index), ("hasleader", "true")]
+        return self._call(index, service, method)(requests, metadata=metadata), index
+
+    def failed(self, error: grpc.RpcError, index: int) -> TickrailError:
+        """Take note of a failed call: go to another server, or forget the token; what to raise."""
+        code, detail = error.code(), error.details() or ""
+        where = f"etcd at {self._addresses[index]}"
+        if _token_refused(error):
+            self.forget_token()
+            return UnavailableError(f"{where} wants a new token: {detail}")
+        if code in _NOT_ANSWERED:
+            self._fail_over(index)
+            reason = detail if code is grpc.StatusCode.UNAVAILABLE else code.value[1]
+            return UnavailableError(f"{where} does not answer: {reason}")
+        if code is grpc.StatusCode.NOT_FOUND and "lease not found" in detail:
+            return LeaseLostError("the lease has ended")
+        return SetupError(f"{where} refuses: {detail} ({code.value[1]})")
+
+    def forget_token(self) -> None:
+        """Get a new token before the next call."""
+        with self._lock:
+            self._token = None
+
+    def version(self) -> str:
+        """The version of the server in use.
+
+        Raises:
+            SetupError: it is older than the oldest supported one.
+            UnavailableError: no answer.
+        """
+        answer = self.unary("Maintenance", "Status", stubs.message("StatusRequest")())
+        version = str(answer.version)
+        numbers = tuple(int(n) for n in version.split(".")[:2] if n.isdigit())
+        if numbers < OLDEST_VERSION:
+            oldest = ".".join(map(str, OLDEST_VERSION))
+            raise SetupError(f"etcd is version {version}; {oldest} or newer is needed")
+        return version
+
+    def close(self) -> None:
+        """End all calls and connections."""
+        for channel in self._channels:
+            channel.close()
+
+    def _authorised(self, once: Callable[[int, Metadata], Any]) -> Any:  # noqa: ANN401 - a message
+        """Make a call; once more with a new token when the one it had is no longer good."""
+        index = self._current
+        try:
+            return once(index, self._metadata(index))
+        except grpc.RpcError as error:
+            known = self.failed(error, index)
+            if not _token_refused(error) or not self._settings.username:
+                raise known from None
+        try:
+            return once(index, self._metadata(index))
+        except grpc.RpcError as error:
+            raise self.failed(error, index) from None
+
+    def _metadata(self, index: int) -> Metadata:
+        if not self._settings.username:
+            return []
+        with self._lock:
+            token = self._token
+        if token is None:
+            request = stubs.message("AuthenticateRequest")(
+                name=self._settings.username, password=self._settings.password
+            )
+            try:
+                made = self._call(index, "Auth", "Authenticate")
+                token = str(made(request, timeout=self._settings.call_timeout).token)
+            except grpc.RpcError as error:
+                raise self.failed(error, index) from None
+            with self._lock:
+                self._token = token
+        return [("token", token)]
+
+    def _call(self, index: int, service: str, method: str) -> Callable[..., Any]:
+        key = index, service, method
+        made = self._calls.get(key)
+        if made is None:
+            made = self._calls[key] = stubs.call(self._channels[index], service, method)
+        return made
+
+    def _fail_over(self, index: int) -> None:
+        with self._lock:
+            if self._current != index or len(self._channels) == 1:
+                return
+            self._current = (index + 1) % len(self._channels)
+        _LOG.debug("etcd server changed", to=self._addresses[self._current])
+        for callback in self._on_failover:
+            callback()
+
+    def _connect(self, address: str) -> grpc.Channel:
+        if not self._settings.tls:
+            return grpc.insecure_channel(address, options=_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=_read("ca_file", self._settings.ca_file),
+            private_key=_read("key_file", self._settings.key_file),
+            certificate_chain=_read("cert_file", self._settings.cert_file),
+        )
+        return grpc.secure_channel(address, credentials, options=_OPTIONS)
+
+
+def _token_refused(error: grpc.RpcError) -> bool:
+    # The second: users or rights were changed since the token was made.
+    return error.code() is grpc.StatusCode.UNAUTHENTICATED or "auth store is old" in (
+        error.details() or ""
+    )
+
+
+def _read(name: str, path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"etcd {name} {path}: cannot be read ({error.strerror})") from None
+    if b"-----BEGIN" not in content:
+        raise SettingsError(f"etcd {name} {path}: not a PEM file")
+    return content

@@ -1,0 +1,185 @@
+"""Members and owner keys of an installation in etcd.
+
+Keys, under the installation's prefix: `members/<identity>` and `owners/<partition>`, each with a
+JSON object as its value and under its member's lease.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from tickrail.coord.client import EtcdClient
+from tickrail.coord.settings import EtcdSettings
+from tickrail.coord.stubs import message
+from tickrail.coord.watch import Watch
+from tickrail.core.ids import Partition
+from tickrail.core.ports_ownership import LeaseGrant, LeaseLostError, Member, OwnerKey, Snapshot
+
+_LOG = structlog.get_logger()
+_MEMBERS = "members/"
+_OWNERS = "owners/"
+
+
+class EtcdCoordinator:
+    """A `Coordinator` (core/ports_ownership.py) on etcd.
+
+    Besides the port's errors every call raises `SetupError` where etcd refuses the user or the
+    access.
+    """
+
+    def __init__(self, settings: EtcdSettings) -> None:
+        self._client = EtcdClient(settings)
+        self._prefix = settings.prefix
+        # "members/" sorts before "owners/", and "0" comes right after "/": one range holds both.
+        self._first = self._key(_MEMBERS)
+        self._end = self._key(_OWNERS)[:-1] + b"0"
+        self._watch: Watch | None = None
+        self._odd: set[bytes] = set()
+
+    def grant(self, ttl: int) -> LeaseGrant:
+        """A new lease of this many seconds; the server may grant a longer one."""
+        answer = self._client.unary("Lease", "LeaseGrant", message("LeaseGrantRequest")(TTL=ttl))
+        return LeaseGrant(answer.ID, float(answer.TTL))
+
+    def renew(self, lease: int) -> float:
+        """Start the lease's time to live again; the seconds it now has, 0 when it has ended."""
+        request = message("LeaseKeepAliveRequest")(ID=lease)
+        return float(max(0, self._client.exchange("Lease", "LeaseKeepAlive", request).TTL))
+
+    def revoke(self, lease: int) -> None:
+        """End the lease and with it every key under it; one that has ended already is no error."""
+        try:
+            self._client.unary("Lease", "LeaseRevoke", message("LeaseRevokeRequest")(ID=lease))
+        except LeaseLostError:
+            return
+
+    def put_member(self, member: Member, lease: int) -> None:
+        """Make or change the member's key, under the lease."""
+        value = json.dumps({"name": member.name, "weight": member.weight}).encode()
+        put = message("PutRequest")(
+            key=self._key(_MEMBERS + member.identity), value=value, lease=lease
+        )
+        self._client.unary("KV", "Put", put)
+
+    def remove_member(self, identity: str) -> None:
+        """Delete the member's key; none there is no error."""
+        delete = message("DeleteRangeRequest")(key=self._key(_MEMBERS + identity))
+        self._client.unary("KV", "DeleteRange", delete)
+
+    def claim(self, partition: Partition, identity: str, lease: int) -> OwnerKey:
+        """Make the owner key, under the lease, where there is none; the key as it then is."""
+        key = self._key(f"{_OWNERS}{partition}")
+        value = json.dumps({"member": identity}).encode()
+        put = message("PutRequest")(key=key, value=value, lease=lease)
+        answer = self._transaction(
+            key,
+            create_revision=0,
+            success=message("RequestOp")(request_put=put),
+            failure=message("RequestOp")(request_range=message("RangeRequest")(key=key)),
+        )
+        if answer.succeeded:
+            return OwnerKey(partition, identity, lease, answer.header.revision)
+        (kv,) = answer.responses[0].response_range.kvs
+        try:
+            owner = str(_object(kv.value).get("member", ""))
+        except (ValueError, TypeError):
+            owner = ""  # somebody else's key; the partition is not ours in any case
+        return OwnerKey(partition, owner, kv.lease, kv.create_revision)
+
+    def release(self, partition: Partition, create_revision: int) -> bool:
+        """Delete the owner key if it is the one created at this revision; whether it was."""
+        key = self._key(f"{_OWNERS}{partition}")
+        delete = message("DeleteRangeRequest")(key=key)
+        answer = self._transaction(
+            key,
+            create_revision=create_revision,
+            success=message("RequestOp")(request_delete_range=delete),
+        )
+        return bool(answer.succeeded)
+
+    def snapshot(self) -> Snapshot:
+        """All members and owner keys, as the whole cluster agrees on at one revision."""
+        request = message("RangeRequest")(key=self._first, range_end=self._end)
+        answer = self._client.unary("KV", "Range", request)
+        members: dict[str, Member] = {}
+        owners: dict[Partition, OwnerKey] = {}
+        for kv in answer.kvs:
+            self._place(kv, members, owners)
+        return Snapshot(answer.header.revision, members, owners)
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` from another thread soon after any member or owner key changed."""
+        if self._watch is not None:
+            raise RuntimeError("this coordinator is being watched already")
+        self._watch = Watch(self._client, self._first, self._end, wake)
+
+    def version(self) -> str:
+        """The server's version; `SetupError` when it is too old."""
+        return self._client.version()
+
+    def close(self) -> None:
+        """End watch and connections. Leases are left to end by themselves."""
+        if self._watch is not None:
+            self._watch.stop()
+        self._client.close()
+
+    def _place(
+        self,
+        kv: Any,  # noqa: ANN401 - a message
+        members: dict[str, Member],
+        owners: dict[Partition, OwnerKey],
+    ) -> None:
+        """Put one key where it belongs; one that is not ours is said once and left alone."""
+        name = kv.key.decode(errors="replace")[len(self._prefix) :]
+        try:
+            value = _object(kv.value)
+            if name.startswith(_MEMBERS):
+                identity = name[len(_MEMBERS) :]
+                weight = float(value["weight"])
+                members[identity] = Member(identity, str(value["name"]), weight, kv.lease)
+                return
+            if name.startswith(_OWNERS):
+                partition = Partition(int(name[len(_OWNERS) :]))
+                member = str(value["member"])
+                owners[partition] = OwnerKey(partition, member, kv.lease, kv.create_revision)
+                return
+        except (ValueError, KeyError, TypeError):
+            pass
+        if kv.key not in self._odd:
+            self._odd.add(kv.key)
+            _LOG.warning("key in etcd not understood", key=name)
+
+    def _transaction(
+        self, key: bytes, *, create_revision: int, success: object, failure: object = None
+    ) -> Any:  # noqa: ANN401 - a message
+        compare = message("Compare")
+        return self._client.unary(
+            "KV",
+            "Txn",
+            message("TxnRequest")(
+                compare=[
+                    compare(
+                        result=compare.EQUAL,
+                        target=compare.CREATE,
+                        key=key,
+                        create_revision=create_revision,
+                    )
+                ],
+                success=[success],
+                failure=[] if failure is None else [failure],
+            ),
+        )
+
+    def _key(self, name: str) -> bytes:
+        return (self._prefix + name).encode()
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    found = json.loads(value)
+    if not isinstance(found, dict):
+        raise TypeError("not a JSON object")
+    return found

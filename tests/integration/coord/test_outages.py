@@ -1,0 +1,185 @@
+"""The coordinator while etcd is killed, frozen, restarted, compacted or one of several."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.integration.coord.conftest import Connect
+from tests.support.clock import FakeClock
+from tests.support.etcd_server import EtcdServer, free_port
+from tests.support.memory_coord import MemoryFenceStore
+from tests.support.ownership_threads import OwnershipThreads
+from tests.support.until import pause, until
+
+from tickrail.coord.coordinator import EtcdCoordinator
+from tickrail.coord.stubs import message
+from tickrail.core.clock import SystemClock
+from tickrail.core.errors import UnavailableError
+from tickrail.core.ids import Partition
+from tickrail.core.ports_ownership import Member
+from tickrail.engine.ownership import OwnershipSettings
+
+pytestmark = pytest.mark.integration
+P0, P1 = Partition(0), Partition(1)
+
+
+def answers(coordinator: EtcdCoordinator) -> bool:
+    try:
+        coordinator.snapshot()
+    except UnavailableError:
+        return False
+    return True
+
+
+def test_killed_and_restarted(own_etcd: EtcdServer, connect: Connect) -> None:
+    coordinator = connect(own_etcd.endpoint)
+    woken = threading.Event()
+    coordinator.watch(woken.set)
+    lease = coordinator.grant(60).id
+    key = coordinator.claim(P0, "a-1", lease)
+    own_etcd.kill()
+    with pytest.raises(UnavailableError, match=own_etcd.endpoint):
+        coordinator.renew(lease)
+    with pytest.raises(UnavailableError):
+        coordinator.claim(P1, "a-1", lease)
+    pause(3)  # the watch is in its longer waits by now
+    own_etcd.start()
+    assert until(lambda: answers(coordinator), 5) < 2
+    assert coordinator.renew(lease) > 0
+    assert coordinator.snapshot().owners[P0] == key
+    watch = coordinator._watch
+    assert watch is not None
+    assert until(lambda: watch.connections == 2, 5) < 3
+    pause(0.2)
+    woken.clear()
+    coordinator.claim(P1, "a-1", lease)
+    assert woken.wait(2)
+
+
+def test_frozen_is_noticed_by_calls_and_by_the_idle_watch(
+    own_etcd: EtcdServer, connect: Connect
+) -> None:
+    coordinator = connect(own_etcd.endpoint)
+    coordinator.watch(lambda: None)
+    lease = coordinator.grant(60).id
+    watch = coordinator._watch
+    assert watch is not None
+    until(lambda: watch.connections == 1)
+    own_etcd.freeze()
+    clock = SystemClock()
+    began = clock.monotonic()
+    with pytest.raises(UnavailableError, match="does not answer"):
+        coordinator.renew(lease)
+    assert 1.5 < clock.monotonic() - began < 2.5
+    assert until(lambda: watch._stream is None, 15) < 9
+    own_etcd.thaw()
+    assert until(lambda: answers(coordinator), 5) < 2.5
+    assert coordinator.renew(lease) > 0
+    until(lambda: watch.connections >= 2)
+
+
+def test_a_compacted_watch_begins_anew(own_etcd: EtcdServer, connect: Connect) -> None:
+    coordinator, other = connect(own_etcd.endpoint), connect(own_etcd.endpoint)
+    woken = threading.Event()
+    coordinator.watch(woken.set)
+    lease = other.grant(60).id
+    other.claim(P0, "a-1", lease)
+    watch = coordinator._watch
+    assert watch is not None
+    until(lambda: watch._next_revision > 0)
+    # As after a long disconnect: it resumes from a revision that is compacted away.
+    for _ in range(3):
+        other.put_member(Member("a-1", "a"), lease)
+    revision = other.snapshot().revision
+    other._client.unary("KV", "Compact", message("CompactionRequest")(revision=revision))
+    watch._next_revision = 1
+    watch.reconnect()
+    until(lambda: watch.connections >= 2)
+    until(lambda: watch._next_revision == 0 or watch.connections >= 3)
+    pause(0.5)
+    woken.clear()
+    other.claim(P1, "a-1", lease)
+    assert woken.wait(3)
+
+
+def test_a_dead_server_among_several_costs_one_call(
+    shared_etcd: EtcdServer, connect: Connect
+) -> None:
+    coordinator = connect(f"127.0.0.1:{free_port()}", shared_etcd.endpoint)
+    woken = threading.Event()
+    coordinator.watch(woken.set)
+    until(lambda: answers(coordinator), 3)
+    assert coordinator.grant(30).id
+    watch = coordinator._watch
+    assert watch is not None
+    until(lambda: watch.connections == 1, 3)
+
+
+def test_a_cluster_of_three_that_loses_its_leader(tmp_path: Path, connect: Connect) -> None:
+    peers = {f"m{i}": free_port() for i in range(3)}
+    cluster = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in peers.items())
+    servers = [
+        EtcdServer(tmp_path / name, name=name, peer_port=port, cluster=cluster)
+        for name, port in peers.items()
+    ]
+    try:
+        for server in servers:
+            server.start(wait=False)
+        for server in servers:
+            server.wait()
+        coordinator = connect(*(s.endpoint for s in servers))
+        until(lambda: answers(coordinator), 15)
+        lease = coordinator.grant(30).id
+        key = coordinator.claim(P0, "a-1", lease)
+        leader = _leader(coordinator, servers)
+        servers[leader].freeze()
+        took = until(lambda: answers(coordinator), 15)
+        assert took < 8
+        assert coordinator.renew(lease) > 0
+        assert coordinator.snapshot().owners == {P0: key}
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def _leader(coordinator: EtcdCoordinator, servers: list[EtcdServer]) -> int:
+    client = coordinator._client
+    for index in range(len(servers)):
+        client._current = index
+        status = client.unary("Maintenance", "Status", message("StatusRequest")())
+        if status.leader == status.header.member_id:
+            return index
+    raise AssertionError("no leader")
+
+
+def test_while_etcd_is_down_next_to_no_cpu_is_used_and_it_comes_back_by_itself(
+    own_etcd: EtcdServer, connect: Connect
+) -> None:
+    clock = FakeClock()
+    settings = OwnershipSettings(
+        name="a", partitions=8, ttl=4, renew_every=1.2, probe_every=1, clock_tolerance=1e12
+    )
+    process = OwnershipThreads(
+        settings, connect(own_etcd.endpoint), MemoryFenceStore(clock, 8)
+    ).start()
+    try:
+        until(lambda: process.count == 8)
+        first = process.ownership.status().identity
+        own_etcd.kill()
+        assert until(lambda: process.count == 0, 5, every=0.002) <= 3.2
+        pause(3)
+        before = time.process_time()
+        pause(10)
+        share = (time.process_time() - before) / 10
+        own_etcd.start()
+        back = until(lambda: process.count == 8, 10)
+        assert process.ownership.status().identity != first
+        assert process.errors == []
+        print(f"CPU while etcd is down {share:.2%}; back after {back:.2f} s")
+        assert share < 0.005
+        assert back < 3
+    finally:
+        process.die()

