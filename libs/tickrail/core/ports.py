@@ -391,6 +391,10 @@ class WorkerStore(Protocol):
         """Keep claims for longer; refused for a run that began more than `ceiling` ago."""
         ...
 
+    def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:
+        """Those of these running launches whose cancel was asked for."""
+        ...
+
     def owed(self, launches: Sequence[tuple[LaunchId, datetime]]) -> Sequence[OwedLetter]:
         """The dead letters that these launches owe."""
         ...

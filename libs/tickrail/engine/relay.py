@@ -220,30 +220,37 @@ class Relay:
         return max(1, s.outstanding * len(owned) // s.partitions)
 
     def _publish(self, owned: Owned, now: float, result: Relayed) -> None:
-        share = self._share(owned)
-        recount = True
         passed: list[Publication] = []
+        try:
+            self._publish_waiting(owned, now, result, passed)
+        finally:
+            self._waiting.extendleft(reversed(passed))
+
+    def _publish_waiting(
+        self, owned: Owned, now: float, result: Relayed, passed: list[Publication]
+    ) -> None:
+        share = self._share(owned)
+        recounted = False
         while self._waiting:
             p = self._waiting.popleft()
-            if p.partition not in owned:
+            if p.partition not in owned or self._resting.get(p.queue, 0.0) > now:
+                # Found again by a scan: by the new owner, or when the queue has rested.
                 self._known.discard((p.id, p.attempt))
                 continue
-            if self._resting.get(p.queue, 0.0) > now:
-                self._known.discard((p.id, p.attempt))
+            passed.append(p)
+            if self._full(p.queue, share) and not recounted:
+                # What was queued may have been taken by workers meanwhile.
+                self._queued = Counter(self._store.queued(owned))
+                recounted = True
+            if self._full(p.queue, share):
                 continue
-            if self._queued[p.queue] + self._air[p.queue] >= share:
-                if recount:
-                    # What was queued may have been taken by workers meanwhile.
-                    self._queued = Counter(self._store.queued(owned))
-                    recount = False
-                if self._queued[p.queue] + self._air[p.queue] >= share:
-                    passed.append(p)
-                    continue
             if not self._send(p, owned):
-                passed.append(p)
                 break  # the local queue is full: wait for reports
+            passed.pop()
             result.published += 1
-        self._waiting.extendleft(reversed(passed))
+
+    def _full(self, queue: str, share: int) -> bool:
+        return self._queued[queue] + self._air[queue] >= share
 
     def _send(self, p: Publication, owned: Owned) -> bool:
         topic, partition = self._route(p)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString, cast
+from typing import LiteralString
 
 _BLOCK = re.compile(
     r"^-- name: (?P<name>[a-z_]+)\n(?P<body>.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL
@@ -32,5 +32,5 @@ def load(file: str) -> dict[str, LiteralString]:
         if not body.startswith("-- "):
             raise ValueError(f"{file}.sql: statement {name} has no sentence")
         lines = [line for line in body.splitlines() if not line.startswith("--")]
-        found[name] = "\n".join(lines).strip()  # type: ignore[assignment]
+        found[name] = "\n".join(lines).strip()
     return found

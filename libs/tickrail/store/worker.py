@@ -189,6 +189,15 @@ class PostgresWorkerStore:
             )
         return ExtendAnswer(frozenset(r[0] for r in rows), frozenset(r[0] for r in rows if r[1]))
 
+    def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:
+        """Those of these running launches whose cancel was asked for."""
+        with self._extensions.transaction() as cursor:
+            rows = cursor.execute(
+                _SQL["asked_to_stop"],
+                {"id": [x[0] for x in launches], "scheduled_at": [x[1] for x in launches]},
+            ).fetchall()
+        return frozenset(cast("LaunchId", row[0]) for row in rows)
+
     def owed(self, launches: Sequence[tuple[LaunchId, datetime]]) -> Sequence[OwedLetter]:
         """The dead letters that these launches owe."""
         with self._ends.transaction() as cursor:

@@ -114,6 +114,13 @@ from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
 returning t.id, t.cancel_requested
 
+-- name: asked_to_stop
+-- Running launches whose cancel was asked for.
+select t.id
+from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[]) as m (id, scheduled_at)
+join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
+where t.cancel_requested
+
 -- name: letters_of
 -- The dead letters that these launches owe.
 select o.id, o.scheduled_at, o.job_id, o.job_name, o.tenant_id, o.partition, o.queue, o.attempt,

@@ -1,0 +1,303 @@
+"""The intake: message -> claim -> executor; and the offset once nothing more is owed for it.
+
+One thread polls the consumer and makes every call on it. What a message's launch needs is decided
+by the claim in the database (docs/protocols.md 4); the finisher and the heartbeat (finish.py,
+heartbeat.py) have a thread each and hand back which offsets are done.
+
+Crash anywhere before a commit of the offset: redelivered, and the claim refuses what is over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from tickrail.core.clock import Clock
+from tickrail.core.errors import UnavailableError
+from tickrail.core.ids import LaunchId
+from tickrail.core.messages import LaunchMessage, UndecodableError, UndecodableLetter
+from tickrail.core.offsets import OffsetTracker
+from tickrail.core.ports import ClaimRequest, WorkerStore
+from tickrail.core.ports_bus import Assignment, Consumer, Position, Record
+from tickrail.core.ports_metrics import Metrics
+from tickrail.engine.runs import Active, Runs
+
+log = structlog.get_logger("tickrail.intake")
+
+Place = tuple[str, int, int]  # topic, partition, generation
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeSettings:
+    """How the intake behaves.
+
+    Attributes:
+        worker: this worker's name, kept on what it claims.
+        concurrency: runs at once.
+        weights: how many of each topic's messages are taken in a turn.
+        fetch: messages a poll takes at most.
+        buffer: messages held back at most before their partitions are paused.
+        window: offsets a partition may have open before it is paused.
+        claim_batch: launches claimed in one statement.
+    """
+
+    worker: str
+    concurrency: int = 100
+    weights: Mapping[str, int] = field(default_factory=dict)
+    fetch: int = 500
+    buffer: int = 2000
+    window: int = 1000
+    claim_batch: int = 500
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message that waits for its claim."""
+
+    message: LaunchMessage
+    place: Place
+    offset: int
+
+
+class Intake:
+    """Polls, claims, starts, commits. Also the consumer's `RebalanceListener`."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        store: WorkerStore,
+        runs: Runs,
+        clock: Clock,
+        metrics: Metrics,
+        settings: IntakeSettings,
+        *,
+        decode: Callable[[bytes], LaunchMessage],
+        bury: Callable[[UndecodableLetter], None],
+    ) -> None:
+        """An intake.
+
+        Args:
+            consumer: of the bus; this thread's alone.
+            store: the claims.
+            runs: starts what was claimed and ends it.
+            clock: the clock.
+            metrics: where messages are counted.
+            settings: the numbers.
+            decode: reads a launch message.
+            bury: publishes an undecodable message to the DLQ topic and waits for the report;
+                raises if it is not there.
+        """
+        self._consumer = consumer
+        self._store = store
+        self._runs = runs
+        self._clock = clock
+        self._metrics = metrics
+        self._settings = settings
+        self._decode = decode
+        self._bury = bury
+        self._lanes: dict[str, deque[Waiting]] = {}
+        self._trackers: dict[Place, OffsetTracker] = {}
+        self._paused: set[Place] = set()
+        self._done: deque[tuple[Place, int]] = deque()
+        self._unburied: deque[tuple[UndecodableLetter, Place]] = deque()
+        self._closing = threading.Event()
+
+    # --- the consumer's listener ------------------------------------------------------------------
+
+    def assigned(self, partitions: Sequence[Assignment]) -> None:
+        """New partitions start with an empty window."""
+        for a in partitions:
+            place = (a.topic, a.partition, a.generation)
+            self._trackers[place] = OffsetTracker(a.generation, self._settings.window)
+        log.info("partitions_assigned", count=len(partitions))
+
+    def revoked(self, partitions: Sequence[Assignment]) -> Iterable[Position]:
+        """What is done is committed; what waits is dropped, what runs goes on under its claim."""
+        self._drain_done()
+        positions = []
+        for a in partitions:
+            tracker = self._trackers.get((a.topic, a.partition, a.generation))
+            if tracker is not None and (offset := tracker.committable()) is not None:
+                positions.append(Position(a.topic, a.partition, a.generation, offset))
+        self._drop(partitions)
+        log.info("partitions_revoked", count=len(partitions))
+        return positions
+
+    def lost(self, partitions: Sequence[Assignment]) -> None:
+        """Gone already: nothing can be committed."""
+        self._drop(partitions)
+        log.warning("partitions_lost", count=len(partitions))
+
+    def _drop(self, partitions: Sequence[Assignment]) -> None:
+        gone = {(a.topic, a.partition, a.generation) for a in partitions}
+        for place in gone:
+            self._trackers.pop(place, None)
+            self._paused.discard(place)
+        for topic, lane in self._lanes.items():
+            self._lanes[topic] = deque(w for w in lane if w.place not in gone)
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def offset_done(self, place: Place, offset: int) -> None:
+        """From any thread: nothing more is owed for this offset."""
+        self._done.append((place, offset))
+
+    def run_once(self, wait: float = 0.05) -> int:
+        """Poll, claim what can start, commit; how many messages and claims there were.
+
+        Args:
+            wait: seconds to wait for the first message when there is nothing else to do.
+        """
+        waiting = sum(map(len, self._lanes.values()))
+        free = self._settings.concurrency - self._runs.count
+        can_claim = waiting > 0 and free > 0 and not self._closing.is_set()
+        room = self._settings.buffer - waiting
+        self._hold_back(full=room <= 0)
+        records = self._consumer.poll(
+            min(self._settings.fetch, max(1, room)), 0.0 if can_claim else wait
+        )
+        self._take(records)
+        self._retry_burials()
+        claimed = 0
+        if not self._closing.is_set():
+            claimed = self._claim(self._settings.concurrency - self._runs.count)
+        self._commit()
+        return len(records) + claimed
+
+    def close_intake(self) -> None:
+        """From any thread: claim nothing more; polling goes on."""
+        self._closing.set()
+
+    def finish(self) -> None:
+        """At the end, on the consumer's thread: commit what is done and leave the group."""
+        self._commit()
+        self._consumer.close()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait for a free place."""
+        return sum(map(len, self._lanes.values()))
+
+    def _take(self, records: Sequence[Record]) -> None:
+        for r in records:
+            place = (r.topic, r.partition, r.generation)
+            tracker = self._trackers.get(place)
+            if tracker is None or not tracker.add(r.offset):
+                continue
+            try:
+                message = self._decode(r.value)
+            except UndecodableError as e:
+                self._metrics.count("messages_undecodable_total")
+                letter = UndecodableLetter(r.topic, r.partition, r.offset, r.value, str(e))
+                self._unburied.append((letter, place))
+                continue
+            lane = self._lanes.setdefault(r.topic, deque())
+            lane.append(Waiting(message, place, r.offset))
+
+    def _retry_burials(self) -> None:
+        """Publish undecodable messages; their offsets wait for that."""
+        while self._unburied:
+            letter, place = self._unburied[0]
+            try:
+                self._bury(letter)
+            except UnavailableError as e:
+                log.warning("undecodable_not_buried", error=str(e), topic=letter.topic)
+                return
+            log.warning(
+                "message_undecodable",
+                topic=letter.topic,
+                partition=letter.partition,
+                offset=letter.offset,
+                error=letter.error,
+            )
+            self._unburied.popleft()
+            self.offset_done(place, letter.offset)
+
+    def _hold_back(self, *, full: bool) -> None:
+        """Pause partitions whose window is full, or all of them when too many messages wait."""
+        wanted = {place for place, t in self._trackers.items() if full or t.full}
+        for change, act in (
+            (wanted - self._paused, self._consumer.pause),
+            (self._paused - wanted, self._consumer.resume),
+        ):
+            if change:
+                act([Assignment(*place) for place in change])
+        self._paused = wanted
+
+    def _pick(self, count: int) -> list[Waiting]:
+        """Messages in turns by the topics' weights; unused shares go to the others."""
+        picked: list[Waiting] = []
+        lanes = [
+            (lane, self._settings.weights.get(topic, 1))
+            for topic, lane in self._lanes.items()
+            if lane
+        ]
+        while lanes and len(picked) < count:
+            for lane, weight in lanes:
+                take = min(weight, len(lane), count - len(picked))
+                picked.extend(lane.popleft() for _ in range(take))
+            lanes = [(lane, weight) for lane, weight in lanes if lane]
+        return picked
+
+    def _claim(self, free: int) -> int:
+        """Claim only what can start now, and start it."""
+        picked = self._pick(min(free, self._settings.claim_batch))
+        if not picked:
+            return 0
+        by_id: dict[LaunchId, Waiting] = {}
+        for w in picked:
+            launch = LaunchId(w.message.launch)
+            if launch in by_id:
+                self._again(launch, w)
+            else:
+                by_id[launch] = w
+        requests = [
+            ClaimRequest(launch, w.message.scheduled_at, w.message.attempt)
+            for launch, w in by_id.items()
+        ]
+        sent = self._clock.monotonic()
+        try:
+            answer = self._store.claim(requests, self._settings.worker)
+        except BaseException:
+            # Nothing is known of the claims: the messages wait, the next claim decides.
+            for w in reversed(picked):
+                self._lanes[w.place[0]].appendleft(w)
+            raise
+        for claimed in answer.granted:
+            w = by_id[claimed.id]
+            late = (answer.now - claimed.due_at).total_seconds()
+            self._metrics.observe("start_lag_seconds", max(0.0, late))
+            self._runs.start(Active(claimed, sent, w.place, w.offset, w.message.trace))
+        for launch, reason in answer.refused.items():
+            w = by_id[launch]
+            self._metrics.count("claims_refused_total", reason=reason)
+            self.offset_done(w.place, w.offset)
+        return len(picked)
+
+    def _again(self, launch: LaunchId, w: Waiting) -> None:
+        """The same launch twice in one batch: the second message decides nothing."""
+        log.debug("message_doubled", launch=str(launch), attempt=w.message.attempt)
+        self._metrics.count("claims_refused_total", reason="duplicate")
+        self.offset_done(w.place, w.offset)
+
+    def _drain_done(self) -> None:
+        while self._done:
+            place, offset = self._done.popleft()
+            tracker = self._trackers.get(place)
+            if tracker is not None:
+                tracker.done(offset)
+
+    def _commit(self) -> None:
+        self._drain_done()
+        positions = []
+        for (topic, partition, generation), tracker in self._trackers.items():
+            offset = tracker.committable()
+            if offset is not None:
+                tracker.committed(offset)
+                positions.append(Position(topic, partition, generation, offset))
+        if positions:
+            self._consumer.commit(positions)

@@ -1,0 +1,187 @@
+"""The owner's loop: tick, relay and housekeeping of the partitions that this process owns.
+
+All of it runs on one thread and one connection, since every write takes the fence rows of its
+partitions and a crowd of lock holders would starve a takeover. Each turn looks at `owned()` anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from tickrail.core.clock import Clock
+from tickrail.core.errors import TickrailError
+from tickrail.core.ids import Epoch, Partition
+from tickrail.core.ports import FenceReport, Owned, OwnerStore, Ticked
+from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_ownership import DropReason
+from tickrail.engine.deadletters import OwedLetters
+from tickrail.engine.ownership import Ownership
+from tickrail.engine.reaper import Reaper
+from tickrail.engine.relay import Relay
+from tickrail.engine.tick import Tick
+
+log = structlog.get_logger("tickrail.owner")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSettings:
+    """How often the owner does what, in seconds.
+
+    Attributes:
+        tick_every: two ticks are at least this far apart while little is due, so that a crowd of
+            launches goes through in one transaction.
+        tick_within: and at most this far, whatever is known of the next due instant.
+        sweep_every: housekeeping.
+        letters_every: dead letters that are owed.
+        report_wait: how long a turn waits for delivery reports when there is nothing else to do.
+        days_every: making and dropping days of the history.
+        days_ahead: days of the history made ahead.
+    """
+
+    tick_every: float = 0.01
+    tick_within: float = 1.0
+    sweep_every: float = 1.0
+    letters_every: float = 5.0
+    report_wait: float = 0.005
+    days_every: float = 600.0
+    days_ahead: int = 3
+
+
+class OwnerLoop:
+    """One turn of everything that an owner does. `wake()` may be called from any thread."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        store: OwnerStore,
+        tick: Tick,
+        relay: Relay,
+        reaper: Reaper,
+        letters: OwedLetters,
+        clock: Clock,
+        metrics: Metrics,
+        settings: OwnerSettings | None = None,
+    ) -> None:
+        self._ownership = ownership
+        self._store = store
+        self._tick = tick
+        self._relay = relay
+        self._reaper = reaper
+        self._letters = letters
+        self._clock = clock
+        self._metrics = metrics
+        self._settings = settings or OwnerSettings()
+        self._woken = threading.Event()
+        self._mine: Mapping[Partition, Epoch] = {}
+        self._ticked_at = self._swept_at = self._letters_at = self._days_at = float("-inf")
+        self._tick_at = 0.0
+        self._full = False
+
+    def wake(self) -> None:
+        """Something changed: look at everything in the next turn."""
+        self._woken.set()
+
+    def run_once(self) -> float:
+        """One turn; seconds until the next one should begin.
+
+        Raises:
+            UnavailableError: the database does not answer; nothing is lost.
+        """
+        with self._ownership.turn() as owned:
+            if owned != self._mine:
+                self._relay.forget(owned)
+                self._woken.set()  # what the last owner left is found at once
+                self._mine = dict(owned)
+            self._metrics.gauge("partitions_owned", len(owned))
+            if not owned:
+                return self._settings.tick_within
+            return self._turn(owned)
+
+    def _turn(self, owned: Owned) -> float:
+        s = self._settings
+        now = self._clock.monotonic()
+        if self._woken.is_set():
+            self._woken.clear()
+            self._tick_at = self._swept_at = float("-inf")
+            self._relay.wake()
+        if now >= self._tick_at and (self._full or now >= self._ticked_at + s.tick_every):
+            self._do_tick(owned, now)
+        relayed = self._relay.run_once(owned, 0.0 if self._full else s.report_wait)
+        for report in relayed.fence:
+            self._refused(report, owned)
+        if now >= self._swept_at + s.sweep_every:
+            self._swept_at = now
+            self._sweep(owned)
+        if now >= self._letters_at + s.letters_every:
+            self._letters_at = now
+            self._letters.run_once(owned)
+        if now >= self._days_at + s.days_every and Partition(0) in owned:
+            self._days_at = now
+            self._keep_days()
+        if self._full:
+            return 0.0
+        after = self._clock.monotonic()
+        pause = min(max(self._tick_at, self._ticked_at + s.tick_every), after + s.tick_within)
+        if relayed.busy:
+            return max(0.0, min(pause - after, s.report_wait))
+        return max(0.0, pause - after)
+
+    def _do_tick(self, owned: Owned, now: float) -> None:
+        ticked = self._tick.run_once(owned)
+        self._reaper.database_seen(ticked.now)
+        self._refused(ticked.fence, owned)
+        self._relay.accept(ticked.inserted, ticked.now)
+        self._full = ticked.full
+        self._ticked_at = now
+        self._tick_at = now + self._until_next(ticked)
+
+    def _until_next(self, ticked: Ticked) -> float:
+        if ticked.full:
+            return 0.0
+        return _seconds(ticked.next_due, ticked.now, self._settings.tick_within)
+
+    def _sweep(self, owned: Owned) -> None:
+        reaped = self._reaper.run_once(owned)
+        for report in reaped.fences:
+            self._refused(report, owned)
+        resumed = self._tick.resume(owned)
+        self._refused(resumed.fence, owned)
+        if reaped.woke or resumed.jobs:
+            self._relay.wake()
+            self._tick_at = float("-inf")
+
+    def _keep_days(self) -> None:
+        try:
+            self._store.make_days(self._settings.days_ahead)
+            dropped = self._store.drop_days()
+        except TickrailError as e:
+            log.warning("days_not_kept", error=str(e))
+            return
+        if dropped:
+            log.info("days_dropped", count=dropped)
+
+    def _refused(self, report: FenceReport, owned: Owned) -> None:
+        for partitions, reason in (
+            (report.higher, DropReason.FENCE_HIGHER),
+            (report.lower, DropReason.FENCE_LOWER),
+        ):
+            for partition in partitions:
+                self._metrics.count("fenced_writes_total")
+                self._ownership.dropped(partition, reason, owned.get(partition))
+
+    def drain(self, timeout: float) -> None:
+        """Before stopping: wait for delivery reports and mark them."""
+        with self._ownership.turn() as owned:
+            if owned:
+                self._relay.drain(owned, timeout)
+
+
+def _seconds(instant: datetime | None, now: datetime, most: float) -> float:
+    if instant is None:
+        return most
+    return min(most, max(0.0, (instant - now).total_seconds()))

@@ -1,0 +1,418 @@
+"""The runs of a worker: from the claim to the recorded end.
+
+`Runs` keeps what runs, starts it, keeps its claims (`heartbeat_once`) and records its end
+(`finish_once`); the last two are loop bodies for a thread each. A result counts only while the
+claim is ours in the database; else it is stale and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from tickrail.core.clock import Clock
+from tickrail.core.definition import parse_retry
+from tickrail.core.durations import parse_duration
+from tickrail.core.errors import UnavailableError
+from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Executor, Outcome, Run
+from tickrail.core.ids import JobId, LaunchId
+from tickrail.core.policies import Retry
+from tickrail.core.ports import Claimed, Extension, Finish, OwedLetter, WorkerStore
+from tickrail.core.ports_metrics import Metrics
+from tickrail.core.states import State
+from tickrail.core.verdict import Verdict, give_back_verdict, retry_verdict, success_verdict
+
+log = structlog.get_logger("tickrail.runs")
+
+CEILING = timedelta(hours=12)
+"""No run is kept for longer than this."""
+
+_WAKING = frozenset({"buffer_one", "buffer_all", "cancel_other", "skip"})
+NOT_SERVED = "not_served"
+
+
+@dataclass(frozen=True, slots=True)
+class JobText:
+    """What a run needs of its job's definition."""
+
+    name: str
+    target: Mapping[str, Any]
+    payload: object
+    timeout: float
+    retry: Retry
+    wakes: bool
+
+
+@dataclass(slots=True, eq=False)
+class Active:
+    """A claimed attempt. `sent`: the monotonic time at which its claim was last asked for."""
+
+    claimed: Claimed
+    sent: float
+    place: tuple[str, int, int]
+    offset: int
+    trace: str | None = None
+    job: JobText | None = None
+    run: Run | None = None
+    extended: bool = False
+    stopping: bool = False
+    attempted_at: float = field(default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunsSettings:
+    """How runs are kept.
+
+    Attributes:
+        margin: seconds before the claim's end at which a run must be stopped if not extended.
+        gather: seconds that results are gathered for before they are written.
+        batch: results written in one statement.
+    """
+
+    margin: float = 1.0
+    gather: float = 0.01
+    batch: int = 500
+
+
+class Runs:
+    """Starts, keeps and ends runs. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: WorkerStore,
+        executors: Sequence[Executor],
+        clock: Clock,
+        metrics: Metrics,
+        settings: RunsSettings,
+        *,
+        offset_done: Callable[[tuple[str, int, int], int], None],
+        letters: Callable[[Sequence[OwedLetter]], Sequence[tuple[LaunchId, Any, int]]],
+    ) -> None:
+        """No runs yet.
+
+        Args:
+            store: claims and ends.
+            executors: one for each kind of target that this worker runs.
+            clock: the clock.
+            metrics: where runs are counted.
+            settings: the numbers.
+            offset_done: told that nothing more is owed for an offset.
+            letters: publishes dead letters; answers those that arrived.
+        """
+        self._store = store
+        self._executors: dict[str, Executor] = {k: e for e in executors for k in e.kinds}
+        self._clock = clock
+        self._metrics = metrics
+        self._settings = settings
+        self._offset_done = offset_done
+        self._letters = letters
+        self._active: dict[LaunchId, Active] = {}
+        self._ended: deque[tuple[Active, Outcome]] = deque()
+        self._arrived = threading.Event()
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[tuple[JobId, int], JobText] = OrderedDict()
+        self._closing = False
+
+    @property
+    def count(self) -> int:
+        """Runs whose end is not recorded yet."""
+        return len(self._active)
+
+    # --- start ------------------------------------------------------------------------------------
+
+    def start(self, a: Active) -> None:
+        """Start a claimed attempt, if its claim still holds by our own clock."""
+        c = a.claimed
+        self._active[c.id] = a
+        try:
+            a.job = self._text(c)
+            executor = self._executors.get(next(iter(a.job.target), ""))
+            payload = a.job.payload if c.payload is None else json.loads(c.payload)
+        except Exception as e:
+            log.exception("definition_unreadable", launch=str(c.id), job=str(c.job))
+            self._end(a, Outcome(ok=False, outcome="unreadable", retryable=False, message=str(e)))
+            return
+        if executor is None:
+            kind = next(iter(a.job.target), "?")
+            self._end(
+                a,
+                Outcome(
+                    ok=False,
+                    outcome=NOT_SERVED,
+                    retryable=True,
+                    message=f"no worker setting allows {kind} targets here",
+                ),
+            )
+            return
+        if self._clock.monotonic() >= a.sent + c.visibility - self._settings.margin:
+            # Paused between the claim and now: another worker may have it already.
+            self._end(
+                a, Outcome(ok=False, outcome=CLAIM_LOST, message="claim ran out before start")
+            )
+            return
+        a.run = Run(
+            c.id,
+            c.job,
+            a.job.name,
+            c.tenant,
+            c.scheduled_at,
+            c.attempt,
+            c.claim,
+            a.job.target,
+            payload,
+            a.job.timeout,
+            a.trace,
+        )
+        executor.start(a.run, self._done)
+
+    def _text(self, c: Claimed) -> JobText:
+        key = (c.job, c.job_version)
+        text = self._texts.get(key)
+        if text is None:
+            doc = json.loads(c.definition)
+            text = JobText(
+                name=doc["name"],
+                target=doc["target"],
+                payload=doc.get("payload"),
+                timeout=parse_duration(doc["timeout"]).total_seconds(),
+                retry=parse_retry(doc["retry"]),
+                wakes=doc["overlap"] in _WAKING,
+            )
+            self._texts[key] = text
+            if len(self._texts) > 10_000:  # noqa: PLR2004 - a cache's bound
+                self._texts.popitem(last=False)
+        return text
+
+    def _done(self, run: Run, outcome: Outcome) -> None:
+        a = self._active.get(LaunchId(run.launch_id))
+        if a is not None and a.run is run:
+            self._end(a, outcome)
+
+    def _end(self, a: Active, outcome: Outcome) -> None:
+        self._ended.append((a, outcome))
+        if not self._arrived.is_set():
+            self._arrived.set()
+
+    # --- end --------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """End a wait of `finish_once`."""
+        self._arrived.set()
+
+    def finish_once(self, wait: float = 0.5) -> int:
+        """Record what has ended; how many. Waits up to `wait` seconds for the first result.
+
+        Raises:
+            UnavailableError: the database does not answer; the results are kept for the next call.
+        """
+        if not self._ended:
+            self._arrived.wait(wait)
+            self._arrived.clear()
+            if not self._ended:
+                return 0
+        if len(self._ended) < self._settings.batch and self._settings.gather:
+            # Results come in crowds: one commit for those of the next moment too.
+            threading.Event().wait(self._settings.gather)
+        batch = [self._ended.popleft() for _ in range(min(len(self._ended), self._settings.batch))]
+        try:
+            answer = self._store.finish([self._finish(a, o) for a, o in batch])
+        except BaseException:
+            self._ended.extendleft(reversed(batch))
+            raise
+        dead: list[Active] = []
+        for a, outcome in batch:
+            state = answer.states.get(a.claimed.id)
+            self._report(a, outcome, state)
+            if state in (State.DEAD, State.ABANDONED):
+                dead.append(a)
+            self._active.pop(a.claimed.id, None)
+            self._offset_done(a.place, a.offset)
+        if dead:
+            self._post(dead)
+        return len(batch)
+
+    def _post(self, dead: Sequence[Active]) -> None:
+        """Publish dead letters; what does not arrive stays owed, and the owner publishes it."""
+        try:
+            owed = self._store.owed([(a.claimed.id, a.claimed.scheduled_at) for a in dead])
+            settled = self._letters(owed)
+            if settled:
+                self._store.settle(settled)
+        except UnavailableError as e:
+            log.warning("dead_letters_still_owed", count=len(dead), error=str(e))
+
+    def _finish(self, a: Active, o: Outcome) -> Finish:
+        c = a.claimed
+        verdict = self._verdict(a, o)
+        result = _result(o) if not o.ok or o.body or o.code is not None else '{"outcome":"ok"}'
+        return Finish(
+            c.id,
+            c.scheduled_at,
+            c.claim,
+            c.attempt,
+            verdict,
+            o.outcome,
+            o.certain,
+            o.code,
+            o.message,
+            o.body,
+            result,
+            wakes=a.job is None or a.job.wakes,
+        )
+
+    def _verdict(self, a: Active, o: Outcome) -> Verdict:
+        c = a.claimed
+        if o.ok:
+            return success_verdict(c.attempt, c.failures)
+        if o.outcome in (INTERRUPTED, CLAIM_LOST):
+            return give_back_verdict(
+                started=a.run is not None and not o.certain,
+                rerun=c.rerun,
+                attempt=c.attempt,
+                failures=c.failures,
+            )
+        retry = a.job.retry if a.job is not None else Retry(max_attempts=c.max_attempts)
+        return retry_verdict(
+            retryable=o.retryable,
+            certain=o.certain,
+            rerun=c.rerun,
+            attempt=c.attempt,
+            failures=c.failures,
+            retry=retry,
+            spread=random.random(),  # noqa: S311 - spreads a backoff, keeps no secret
+            retry_after=o.retry_after,
+        )
+
+    def _report(self, a: Active, o: Outcome, state: State | None) -> None:
+        c = a.claimed
+        if state is None:
+            self._metrics.count("stale_results_total")
+            log.warning(
+                "stale_result",
+                launch=str(c.id),
+                job=str(c.job),
+                attempt=c.attempt,
+                claim=c.claim,
+                outcome=o.outcome,
+            )
+            return
+        if state is State.DUE:
+            self._metrics.count("retries_total", reason=_reason(o))
+        else:
+            self._metrics.count("launches_total", outcome=state.value)
+        if state is not State.SUCCEEDED:
+            log.warning(
+                "attempt_failed",
+                launch=str(c.id),
+                job=str(c.job),
+                attempt=c.attempt,
+                outcome=o.outcome,
+                state=state.value,
+                error=o.message,
+            )
+        elif log.is_enabled_for(10):
+            log.debug("launch_succeeded", launch=str(c.id), job=str(c.job), attempt=c.attempt)
+
+    # --- keep -------------------------------------------------------------------------------------
+
+    def heartbeat_once(self) -> float:
+        """Extend the claims whose time it is; seconds until the next look.
+
+        A claim is extended each third of its visibility timeout. Where that fails until a margin
+        before its end, or the database says that it is gone or its cancel was asked for, the run
+        is stopped.
+
+        Raises:
+            UnavailableError: the database does not answer; claims that are about to end were
+                stopped.
+        """
+        now = self._clock.monotonic()
+        active = list(self._active.values())
+        due = [a for a in active if now >= a.sent + a.claimed.visibility / 3]
+        if due:
+            try:
+                answer = self._store.extend(
+                    [
+                        Extension(
+                            a.claimed.id,
+                            a.claimed.scheduled_at,
+                            a.claimed.claim,
+                            a.claimed.visibility,
+                        )
+                        for a in due
+                    ],
+                    CEILING,
+                )
+            except UnavailableError:
+                self._stop_expiring(due)
+                raise
+            for a in due:
+                if a.claimed.id not in answer.held:
+                    self._stop(a, CLAIM_LOST)
+                    continue
+                a.sent = now
+                if not a.extended:
+                    # From here on the claim guards the run: a long run holds up nobody's offsets.
+                    a.extended = True
+                    self._offset_done(a.place, a.offset)
+        self._look_for_cancels(active, now)
+        return 1.0
+
+    def _look_for_cancels(self, active: Sequence[Active], now: float) -> None:
+        old = [a for a in active if not a.stopping and a.run is not None and now - a.sent > 1.0]
+        if not old:
+            return
+        asked = self._store.asked_to_stop([(a.claimed.id, a.claimed.scheduled_at) for a in old])
+        for a in old:
+            if a.claimed.id in asked:
+                self._stop(a, "cancelled")
+
+    def _stop_expiring(self, due: Sequence[Active]) -> None:
+        now = self._clock.monotonic()
+        for a in due:
+            if now >= a.sent + a.claimed.visibility - self._settings.margin:
+                self._stop(a, CLAIM_LOST)
+
+    def _stop(self, a: Active, reason: str) -> None:
+        if a.stopping or a.run is None:
+            return
+        a.stopping = True
+        log.warning("run_stopped", launch=str(a.claimed.id), job=str(a.claimed.job), reason=reason)
+        self._executors[a.run.kind].cancel(a.run, reason)
+
+    # --- close ------------------------------------------------------------------------------------
+
+    def close(self, grace: float) -> None:
+        """Let runs go on for `grace` seconds, end the rest as interrupted.
+
+        Their ends are still to be recorded by `finish_once`.
+        """
+        for executor in {id(e): e for e in self._executors.values()}.values():
+            executor.close(grace)
+
+
+def _result(o: Outcome) -> str:
+    doc: dict[str, object] = {"outcome": o.outcome, "retryable": o.retryable}
+    if o.code is not None:
+        doc["code"] = o.code
+    if o.message:
+        doc["message"] = o.message
+    if o.body:
+        doc["body"] = o.body
+    return json.dumps(doc).replace("\\u0000", "\\ufffd")
+
+
+def _reason(o: Outcome) -> str:
+    """A bounded label for an outcome."""
+    for prefix in ("http_", "exit_", "signal_"):
+        if o.outcome.startswith(prefix):
+            return prefix.rstrip("_")
+    return o.outcome
