@@ -285,14 +285,16 @@ class FieldParser:
 
     def _unreadable(self, item: str) -> CronError:
         spec = self.spec
+        at = self.text.upper().find(item)
+        item = self.text[at : at + len(item)] if at >= 0 else item  # as it was written
         if item == "?" or "?" in item:
             where = "stands alone" if spec.is_day else "is for the two day fields only"
             return self.error(item, f"{item!r}: ? {where}", "* for every value")
-        if item in ("R", "R()") or item.startswith("R/"):
+        if item in ("R", "r") or item[:2] in ("R/", "R(", "r/", "r("):
             return self.error(item, f"{item!r}: R is not offered", "H, which keeps its value")
         if item.startswith("-") or "/-" in item:
             return self.error(item, f"{item!r}: negative numbers have no meaning")
-        near = get_close_matches(item[:3], spec.names, n=1) if item[:3].isalpha() else []
+        near = get_close_matches(item[:3].upper(), spec.names, n=1) if item[:3].isalpha() else []
         if near:
             return self.error(item, f"{item!r} is no {spec.name}", f"the short name {near[0]}")
         return self.error(item, f"{item!r} is no {spec.name}")

@@ -42,7 +42,7 @@ def lint(schedule: Schedule | None, now: datetime, pointer: str = "/schedule") -
         ]
     if isinstance(schedule, Cron):
         e = CronExpression.parse(schedule.expression, hash_key=schedule.hash_key)
-        found = [*_cron(e), *_transitions(schedule, now)]
+        found = [*lint_expression(e), *_transitions(schedule, now)]
         if e.wild and (schedule.gap is not Gap.AFTER or schedule.fold is not Fold.FIRST):
             found.append(("no_effect", _NO_EFFECT))
         return [LintWarning(code, message, f"{pointer}/cron") for code, message in found]
@@ -52,13 +52,14 @@ def lint(schedule: Schedule | None, now: datetime, pointer: str = "/schedule") -
     return []
 
 
-def _cron(e: CronExpression) -> Iterator[tuple[str, str]]:
+def lint_expression(e: CronExpression) -> Iterator[tuple[str, str]]:
+    """Warnings about an expression alone: (code, message)."""
     second, minute, hour, day, _, weekday, _ = e.fields
     yield from _often(e, second, minute, hour)
     if e.either_day:
         yield (
             "either_day",
-            f"fires on day {day} of the month and also on weekday {weekday}, not where they meet",
+            f"fires on day {day} of the month and also on weekday {weekday}, not only on both",
         )
     quartz = "?" in (day, weekday) or e.given == _QUARTZ
     if quartz and any(c.isdigit() for c in weekday.partition("#")[0].partition("/")[0]):

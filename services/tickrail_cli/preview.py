@@ -1,0 +1,152 @@
+"""`tickrail preview`: the next runs of a schedule, without a server."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from tickrail.core.clock import SystemClock
+from tickrail.core.errors import InvalidInputError
+from tickrail.core.lint import lint
+from tickrail.core.schedule import Fold, Gap, Schedule, Slot, parse_schedule, upcoming
+from tickrail.core.words import in_words
+from tickrail.core.zones import UnknownZoneError, zone
+
+OUTPUTS = ("table", "json", "yaml")
+
+
+def instant_text(value: datetime) -> str:
+    """RFC 3339 in UTC with `Z`."""
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def one_line(error: InvalidInputError) -> str:
+    """Every problem of a refused document in one line."""
+    return "; ".join(
+        f"{p.pointer}: {p.message}" + (f" ({p.expected})" if p.expected else "")
+        for p in error.problems
+    )
+
+
+def slot_item(slot: Slot) -> dict[str, Any]:
+    """A run as the API shows it."""
+    return {"at": instant_text(slot.at), "local": slot.local, "notes": list(slot.notes)}
+
+
+def local_zone_instant(text: str, zone_name: str) -> datetime:
+    """The instant that an option names; without an offset it is a local time of the zone.
+
+    Raises:
+        click.UsageError: it cannot be read.
+    """
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"--from {text!r} is not an instant such as 2026-03-01T09:00:00Z"
+        ) from None
+    if value.tzinfo is not None:
+        return value.astimezone(UTC)
+    document = {"at": text, "time_zone": zone_name}
+    try:
+        found = parse_schedule(document, job=None, now=value.replace(tzinfo=UTC), stored=True)
+    except InvalidInputError as e:
+        raise click.UsageError(one_line(e)) from None
+    return upcoming_one(found)
+
+
+def upcoming_one(found: Schedule | None) -> datetime:
+    """The instant of a one-off schedule."""
+    slots = [] if found is None else upcoming(found, datetime(1, 1, 3, tzinfo=UTC), 1)
+    if not slots:
+        raise click.UsageError("--from names no instant")
+    return slots[0].at
+
+
+def document_of(text: str, zone_name: str | None, gap: str | None, fold: str | None) -> object:
+    """The schedule document of an argument: JSON as it is, anything else is cron.
+
+    Raises:
+        click.UsageError: JSON that cannot be read.
+    """
+    if not text.lstrip().startswith("{"):
+        document: dict[str, Any] = {"cron": text}
+    else:
+        try:
+            document = json.loads(text)
+        except ValueError as e:
+            raise click.UsageError(f"the schedule is no JSON document: {e}") from None
+    given = {"time_zone": zone_name, "gap": gap, "fold": fold}
+    document.update({name: value for name, value in given.items() if value is not None})
+    return document
+
+
+@click.command("preview")
+@click.argument("schedule")
+@click.option("--tz", "zone_name", metavar="ZONE", help="Time zone; UTC where none is named.")
+@click.option("--from", "start", metavar="INSTANT", help="Runs after this instant; now.")
+@click.option("-n", "count", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option("--gap", type=click.Choice([g.value for g in Gap]), help="For missing local times.")
+@click.option("--fold", type=click.Choice([f.value for f in Fold]), help="For doubled ones.")
+@click.option(
+    "--output", type=click.Choice(OUTPUTS), help="table for people, the rest for programs."
+)
+@click.pass_context
+def preview(
+    ctx: click.Context,
+    /,
+    *,
+    schedule: str,
+    zone_name: str | None,
+    start: str | None,
+    count: int,
+    gap: str | None,
+    fold: str | None,
+    output: str | None,
+) -> None:
+    """Show the next runs of SCHEDULE: a cron expression, or a schedule document in JSON."""
+    if zone_name is not None:
+        try:
+            zone(zone_name)
+        except UnknownZoneError as e:
+            near = f"; did you mean {' or '.join(e.nearest)}?" if e.nearest else ""
+            raise click.ClickException(f"--tz: {e}{near}") from None
+    now = SystemClock().now() if start is None else local_zone_instant(start, zone_name or "UTC")
+    document = document_of(schedule, zone_name, gap, fold)
+    try:
+        value = parse_schedule(document, job=None, now=now, pointer="")
+    except InvalidInputError as e:
+        raise click.ClickException(one_line(e)) from None
+    slots = [] if value is None else upcoming(value, now, count)
+    answer = {
+        "items": [slot_item(slot) for slot in slots],
+        "words": in_words(value),
+        "warnings": [
+            {"code": w.code, "message": w.message, "pointer": w.pointer}
+            for w in lint(value, now, "")
+        ],
+    }
+    form = output or getattr(ctx.obj, "output", None) or "table"
+    if form == "json":
+        click.echo(json.dumps(answer, indent=2))
+    elif form == "yaml":
+        click.echo(yaml.safe_dump(answer, sort_keys=False), nl=False)
+    else:
+        _show(answer)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    console = Console()
+    console.print(answer["words"], style="bold", markup=False, highlight=False)
+    table = Table("UTC", "local", "notes", box=None, pad_edge=False)
+    for item in answer["items"]:
+        table.add_row(item["at"], item["local"], ", ".join(item["notes"]).replace("_", " "))
+    console.print(table)
+    for warning in answer["warnings"]:
+        console.print(f"note: {warning['message']}", style="yellow", markup=False, soft_wrap=True)
