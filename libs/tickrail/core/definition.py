@@ -171,7 +171,7 @@ def parse_definition(
         reader.problem("name", "is missing", NAME_EXPECTED)
     description = reader.text("description", "", maximum=4096) or ""
     tags = _tags(reader)
-    plan = _plan(reader, job, now)
+    plan = _plan(reader, job, now, stored=False)
     retry = _retry(reader)
     target = None
     if reader.has("target"):
@@ -208,7 +208,7 @@ def parse_plan(doc: Mapping[str, Any], *, job: JobId, now: datetime) -> Plan:
         InvalidInputError: a newer or damaged document.
     """
     reader = Reader(dict(doc))
-    plan = _plan(reader, job, now)
+    plan = _plan(reader, job, now, stored=True)
     attempts = reader.whole("max_attempts", 5, low=1, high=1000)
     reader.finish("plan")
     return replace(plan, max_attempts=attempts)
@@ -233,13 +233,16 @@ def _payload_problems(reader: Reader, payload: object) -> None:
     reader.problems.extend(payload_problems(payload))
 
 
-def _plan(reader: Reader, job: JobId, now: datetime) -> Plan:
+def _plan(reader: Reader, job: JobId, now: datetime, *, stored: bool) -> Plan:
     schedule = None
     if reader.has("schedule"):
+        raw = reader.raw("schedule")
+        # A one-off in the past is late, not wrong: the misfire policy says what becomes of it, and
+        # the same definition can be applied again after it ran.
+        past = stored or (isinstance(raw, dict) and "at" in raw)
+        where = f"{reader.pointer}/schedule"
         schedule = reader.parse(
-            lambda: parse_schedule(
-                reader.raw("schedule"), job=job, now=now, pointer=f"{reader.pointer}/schedule"
-            )
+            lambda: parse_schedule(raw, job=job, now=now, pointer=where, stored=past)
         )
     starts_at, ends_at = reader.instant("starts_at"), reader.instant("ends_at")
     if starts_at and ends_at and ends_at <= starts_at:

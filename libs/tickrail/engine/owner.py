@@ -52,6 +52,16 @@ class OwnerSettings:
     days_ahead: int = 3
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerParts:
+    """What the loop turns."""
+
+    tick: Tick
+    relay: Relay
+    reaper: Reaper
+    letters: OwedLetters
+
+
 class OwnerLoop:
     """One turn of everything that an owner does. `wake()` may be called from any thread."""
 
@@ -59,20 +69,17 @@ class OwnerLoop:
         self,
         ownership: Ownership,
         store: OwnerStore,
-        tick: Tick,
-        relay: Relay,
-        reaper: Reaper,
-        letters: OwedLetters,
+        parts: OwnerParts,
         clock: Clock,
         metrics: Metrics,
         settings: OwnerSettings | None = None,
     ) -> None:
         self._ownership = ownership
         self._store = store
-        self._tick = tick
-        self._relay = relay
-        self._reaper = reaper
-        self._letters = letters
+        self._tick = parts.tick
+        self._relay = parts.relay
+        self._reaper = parts.reaper
+        self._letters = parts.letters
         self._clock = clock
         self._metrics = metrics
         self._settings = settings or OwnerSettings()

@@ -24,7 +24,7 @@ def hold_fence(
     The lock lasts until the transaction ends, so a takeover waits for it, and a taken over
     partition is seen here.
     """
-    partitions = sorted(set(wanted))
+    partitions = sorted(set(wanted) & owned.keys())
     if not partitions:
         return frozenset(), FenceReport()
     rows = cursor.execute(load("owner")["fence"], {"partitions": partitions}).fetchall()
@@ -32,7 +32,7 @@ def hold_fence(
     higher: list[Partition] = []
     lower: list[Partition] = []
     for partition, stored in cast("list[tuple[Partition, int]]", rows):
-        mine = owned.get(partition, 0)
+        mine = owned[partition]
         (held if stored == mine else higher if stored > mine else lower).append(partition)
     return frozenset(held), FenceReport(tuple(higher), tuple(lower))
 
