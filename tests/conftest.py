@@ -1,0 +1,3 @@
+"""The fixtures that every test may ask for."""
+
+pytest_plugins = ("tests.support.servers",)
