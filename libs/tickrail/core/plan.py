@@ -148,12 +148,12 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     launches, ask = _overlap(plan, s, chosen, skips)
     count = s.launched + len(launches)
     over = plan.max_launches is not None and count >= plan.max_launches
-    handled = slot_of(cursor)
+    handled = [slot_of(cursor)] if chosen or skips else []
     return Decision(
         launches=tuple(launches),
         skipped=tuple(skips),
         wake_at=None if over else first_due(plan, s.job, cursor),
-        last_slot=handled if s.last_slot is None else max(handled, s.last_slot),
+        last_slot=max([*handled, *([s.last_slot] if s.last_slot else [])], default=None),
         cancel_open=ask is Overlap.CANCEL_OTHER,
         terminate_open=ask is Overlap.TERMINATE_OTHER,
     )

@@ -1,0 +1,95 @@
+"""What the end of an attempt does to its launch, and in which delay."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tickrail.core.fairness import fair_order
+from tickrail.core.policies import Retry
+from tickrail.core.states import MOVES, OPEN, PHASE, TERMINAL, Actor, State, allowed, shown
+from tickrail.core.verdict import give_back_verdict, retry_verdict, success_verdict
+
+RETRY = Retry(max_attempts=3, jitter=0)
+
+
+@pytest.mark.parametrize(
+    ("retryable", "certain", "rerun", "failures", "state", "attempt", "owed"),
+    [
+        pytest.param(True, True, True, 0, State.DUE, 2, False, id="first failure is tried again"),
+        pytest.param(True, True, True, 2, State.DEAD, 1, True, id="the last failure is dead"),
+        pytest.param(False, True, True, 0, State.DEAD, 1, True, id="not retryable is dead at once"),
+        pytest.param(True, False, True, 0, State.DUE, 2, False, id="uncertain, rerun"),
+        pytest.param(True, False, False, 0, State.ABANDONED, 1, True, id="uncertain, skip"),
+        pytest.param(True, True, False, 0, State.DUE, 2, False, id="certain, skip"),
+    ],
+)
+def test_failure(
+    retryable: bool,
+    certain: bool,
+    rerun: bool,
+    failures: int,
+    state: State,
+    attempt: int,
+    owed: bool,
+) -> None:
+    verdict = retry_verdict(
+        retryable=retryable,
+        certain=certain,
+        rerun=rerun,
+        attempt=1,
+        failures=failures,
+        retry=RETRY,
+        spread=0.5,
+    )
+    assert (verdict.state, verdict.attempt, verdict.dlq_owed) == (state, attempt, owed)
+    assert verdict.failures == failures + 1
+    assert (State.RUNNING, verdict.state) in MOVES
+
+
+def test_success_and_given_back() -> None:
+    assert success_verdict(2, 1).state is State.SUCCEEDED
+    back = give_back_verdict(started=True, rerun=True, attempt=2, failures=1)
+    assert (back.state, back.attempt, back.failures) == (State.DUE, 3, 1)
+    assert (
+        give_back_verdict(started=True, rerun=False, attempt=1, failures=0).state is State.ABANDONED
+    )
+    assert give_back_verdict(started=False, rerun=False, attempt=1, failures=0).state is State.DUE
+
+
+def test_d13_delays_are_1_2_4_8_and_capped() -> None:
+    retry = Retry(initial=timedelta(seconds=1), maximum=timedelta(seconds=60), jitter=0)
+    delays = [retry.delay(n, 0.5).total_seconds() for n in range(1, 9)]
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert retry.delay(5000, 0.5).total_seconds() == 60
+
+
+def test_jitter_stays_in_its_band_and_is_never_zero() -> None:
+    retry = Retry(initial=timedelta(seconds=10), jitter=0.2)
+    assert [retry.delay(1, s).total_seconds() for s in (0.0, 0.5, 1.0)] == [8, 10, 12]
+
+
+@pytest.mark.parametrize(("asked", "delay"), [(1, 10), (30, 30), (10**6, 60)])
+def test_retry_after_is_honoured_up_to_the_cap(asked: float, delay: float) -> None:
+    retry = Retry(initial=timedelta(seconds=10), maximum=timedelta(seconds=60), jitter=0)
+    assert retry.delay(1, 0.5, asked).total_seconds() == delay
+
+
+def test_states_are_consistent() -> None:
+    assert set(PHASE) == set(State)
+    assert all((PHASE[s] < 3) == (s in OPEN) for s in State)
+    leaving = {before for before, _ in MOVES} & TERMINAL
+    assert leaving == {State.DEAD, State.ABANDONED}
+    assert not allowed(State.SUCCEEDED, State.DUE, Actor.OWNER)
+    assert allowed(State.DUE, State.RUNNING, Actor.WORKER)
+    assert shown(State.DUE, 1) == "retrying"
+    assert shown(State.DUE, 0) == "due"
+
+
+def test_tenants_take_turns() -> None:
+    items = [("a", n) for n in range(5)] + [("b", 0), ("c", 0), ("c", 1)]
+    order = fair_order(items, lambda item: item[0])
+    assert order[:3] == [("a", 0), ("b", 0), ("c", 0)]
+    assert sorted(order) == sorted(items)
+    assert [n for tenant, n in order if tenant == "a"] == list(range(5))
