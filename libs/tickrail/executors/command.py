@@ -94,12 +94,18 @@ class CommandExecutor:
     def start(self, run: Run, done: Done) -> None:
         """Begin the command, or let it wait for a free thread."""
         with self._lock:
-            if not self._closed:
-                process = Process(self._watcher, self._clock)
-                future = self._threads.submit(self._handle, run, done, process)
-                self._running[run] = _Entry(future, process, done)
-                return
-        done(run, Outcome(ok=False, outcome=INTERRUPTED, message="this worker is stopping"))
+            if self._closed:
+                refused = _stopped_early(INTERRUPTED)
+            else:
+                try:
+                    process = Process(self._watcher, self._clock)
+                except OSError as error:  # no file descriptor left
+                    refused = _RefusedError("cannot_start", f"no pipe: {error.strerror}").outcome
+                else:
+                    future = self._threads.submit(self._handle, run, done, process)
+                    self._running[run] = _Entry(future, process, done)
+                    return
+        done(run, refused)
 
     def cancel(self, run: Run, reason: str) -> None:
         """SIGTERM to the command's group, SIGKILL after the grace."""

@@ -64,10 +64,11 @@ class Watcher:
     """The guard program: kills the groups of a worker that dies. Thread-safe."""
 
     def __init__(self) -> None:
-        """Starts it when the first group is added."""
+        """Starts it at once, so that it is told of a group within a moment of its start."""
         self._lock = threading.Lock()
         self._groups: set[int] = set()
         self._process: subprocess.Popen[str] | None = None
+        self._tell("")
 
     def add(self, group: int) -> None:
         """From now on this group dies with the worker."""

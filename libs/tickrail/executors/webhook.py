@@ -12,6 +12,7 @@ certain, also when its body does not come: the status decides.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import threading
 from collections import deque
@@ -409,4 +410,6 @@ def _why(error: BaseException | None) -> str:
     """The innermost reason of a wrapped error."""
     while error is not None and (inner := error.__cause__ or error.__context__) is not None:
         error = inner
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
     return str(error) or type(error).__name__
