@@ -1,0 +1,272 @@
+"""What can be set: one flat list for every process, each with its default and its bounds."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from tickrail.core.durations import parse_duration
+
+_URL_PASSWORD = re.compile(r"(?<=:)[^:@/\s]+(?=@)|(?<=password=)\S+", re.IGNORECASE)
+
+
+def _seconds(value: object) -> object:
+    """`90`, `"90"`, `"1m30s"` -> 90.0; anything else is left for pydantic to refuse."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return parse_duration(value).total_seconds()
+
+
+def _items(value: object) -> object:
+    """`"a, b"` -> `("a", "b")`."""
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_items)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["tickrail"])]
+TargetKind = Literal["webhook", "kafka", "command", "task", "noop"]
+Kinds = Annotated[tuple[TargetKind, ...], BeforeValidator(_items)]
+
+
+def _secret(description: str) -> Any:  # noqa: ANN401 - what pydantic.Field returns
+    return Field(default="", repr=False, description=description)
+
+
+class Settings(BaseModel):
+    """Everything that can be set.
+
+    Durations are in seconds (a text such as `1m30s` is accepted too), lists are given with commas
+    in flags and variables and as arrays in the file. `repr` shows no password.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+
+    # PostgreSQL
+    database_url: str = Field(
+        default="postgresql://tickrail_engine@127.0.0.1:5432/tickrail",
+        pattern=r"^(postgres(ql)?://\S+|.*\b(host|hostaddr|service|dbname)=.+)$",
+        examples=["postgresql://user:password@host:5432/database"],
+        description="Where PostgreSQL is: a libpq URL or keyword string, TLS in it (`sslmode`,"
+        " `sslrootcert`). `migrate` and `bootstrap` need the owner's, the API that of"
+        " `tickrail_api`, schedulers and workers that of `tickrail_engine`.",
+    )
+    prepare_statements: bool = Field(
+        default=True,
+        description="Prepare statements on the server; off behind a transaction pooler.",
+    )
+    partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="How many schedule partitions (P) the installation has: fixed at the first"
+        " `migrate` (64 there), refused by every process if it differs. Unset: what is stored.",
+    )
+    history_days: int = Field(
+        default=30, ge=1, le=3650, description="Days that ended launches are kept."
+    )
+
+    # etcd
+    etcd_endpoints: Names = Field(
+        default=("127.0.0.1:2379",),
+        min_length=1,
+        examples=["host:2379,https://other:2379"],
+        description="The servers of the etcd cluster: `host:port`, `http://` or `https://`.",
+    )
+    etcd_ca_file: str | None = Field(
+        default=None,
+        description="Certificates (PEM) that etcd's are checked against; turns TLS on.",
+    )
+    etcd_cert_file: str | None = Field(default=None, description="This client's certificate (PEM).")
+    etcd_key_file: str | None = Field(default=None, description="Its private key (PEM).")
+    etcd_username: str | None = Field(default=None, description="etcd's user; needs TLS.")
+    etcd_password: str | None = Field(default=None, repr=False, description="Its password.")
+    etcd_prefix: str = Field(
+        default="/tickrail/default/",
+        pattern=r"^/\S+/$",
+        examples=["/tickrail/default/"],
+        description="Every key begins with it; one for each installation on a cluster.",
+    )
+
+    # Kafka
+    kafka_bootstrap: str = Field(
+        default="127.0.0.1:9092",
+        pattern=r"^\s*[^\s,]+:\d+(\s*,\s*[^\s,]+:\d+)*\s*$",
+        examples=["host:9092,other:9092"],
+        description="Brokers to begin with, `host:port` with commas.",
+    )
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="How the brokers are spoken to."
+    )
+    kafka_sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = (
+        Field(default="", description="How this client proves who it is; empty without SASL.")
+    )
+    kafka_sasl_username: str = Field(default="", description="For PLAIN and SCRAM.")
+    kafka_sasl_password: str = _secret("For PLAIN and SCRAM.")
+    kafka_ca_file: str = Field(
+        default="", description="Certificates (PEM) that the brokers' are checked against."
+    )
+    kafka_cert_file: str = Field(default="", description="This client's certificate (PEM).")
+    kafka_key_file: str = Field(default="", description="Its private key (PEM).")
+    kafka_key_password: str = _secret("The password of that key.")
+    kafka_group: Topic = Field(
+        default="tickrail-workers", description="The workers' consumer group."
+    )
+    kafka_group_instance: str = Field(
+        default="", description="A name that stays over restarts (static membership)."
+    )
+    kafka_group_protocol: Literal["classic", "consumer"] = Field(
+        default="classic", description="`consumer` is KIP-848, for brokers from 4.0."
+    )
+    topic_prefix: Topic = Field(default="tickrail", description="First part of every topic's name.")
+    topic_partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Kafka partitions of each topic (K), a divisor of P; read by `migrate`."
+        " Unset: 16, or P where that is smaller.",
+    )
+
+    # The API
+    api_host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
+    api_port: Port = Field(default=8080, description="Its port; 0 takes any free one.")
+    key_pepper: str = _secret(
+        "Mixed into the stored hashes of API keys; the same for every API process for ever."
+    )
+    egress_allow: Names = Field(
+        default=(),
+        examples=["10.1.0.0/16,hooks.internal"],
+        description="Addresses (CIDR) and host names that webhooks may reach although they are not"
+        " public.",
+    )
+
+    # Schedulers
+    lease_ttl: int = Field(
+        default=10, ge=2, le=600, description="Time to live of a scheduler's lease, seconds."
+    )
+    lease_margin: Seconds = Field(
+        default=1.0, ge=0, description="How long before the lease's end a scheduler stops acting."
+    )
+    renew_every: Seconds = Field(
+        default=3.0, gt=0, description="Time between two renewals of the lease."
+    )
+    relay_outstanding: int = Field(
+        default=1000,
+        ge=1,
+        le=100_000,
+        description="Launches of one queue that may wait in Kafka, over all schedulers.",
+    )
+
+    # Workers
+    worker_concurrency: int = Field(
+        default=256, ge=1, le=100_000, description="Runs that one worker holds open at a time."
+    )
+    command_concurrency: int = Field(
+        default=16, ge=1, le=4096, description="Of these, commands (a process each)."
+    )
+    worker_queues: Names = Field(
+        default=("default",), min_length=1, description="Queues that this worker serves."
+    )
+    worker_targets: Kinds = Field(
+        default=("webhook", "kafka", "task"),
+        min_length=1,
+        description="Kinds of target that this worker runs. `command` runs programs on its machine,"
+        " `noop` does nothing (for load tests): both only where they are named here.",
+    )
+    drain_grace: Seconds = Field(
+        default=30.0,
+        ge=0,
+        le=86400,
+        description="How long runs may go on after a stop is asked for.",
+    )
+
+    # Every process
+    name: str = Field(
+        default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\s/]+$",
+        examples=["scheduler-1"],
+        description="What logs, metrics and operators call this process. Default: host and pid.",
+    )
+    status_host: str = Field(
+        default="127.0.0.1", description="Address of /healthz, /readyz and /metrics."
+    )
+    status_port: Port = Field(default=0, description="Their port; 0 takes any free one.")
+    log_format: Literal["auto", "json", "color"] = Field(
+        default="auto", description="`auto` is colour on a terminal and JSON lines elsewhere."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least important lines that are written."
+    )
+
+    # The command line
+    api_url: str = Field(
+        default="http://127.0.0.1:8080",
+        pattern=r"^https?://[^\s/]+\S*$",
+        examples=["https://tickrail.example.org"],
+        description="The API that the command line speaks to.",
+    )
+    api_key: str = _secret("Its API key (`trk_...`).")
+    api_timeout: Seconds = Field(
+        default=30.0, gt=0, le=3600, description="How long the command line waits for an answer."
+    )
+    data_dir: Path = Field(
+        default=Path(".tickrail"), description="Where `tickrail up` keeps its servers' data."
+    )
+    cache_dir: Path | None = Field(
+        default=None, description="Where downloads are kept. Unset: the user's cache folder."
+    )
+
+    @model_validator(mode="after")
+    def _lease_holds(self) -> Self:
+        if 2 * self.renew_every + self.lease_margin > self.lease_ttl:
+            raise ValueError(
+                f"lease_ttl is {self.lease_ttl} s; it must hold two renewals and the margin"
+                f" (2 x {self.renew_every:g} s + {self.lease_margin:g} s)"
+            )
+        return self
+
+    def group(self, prefix: str) -> dict[str, Any]:
+        """The settings whose names begin with `<prefix>_`, named without it.
+
+        So `KafkaSettings(**settings.group("kafka"), topic_prefix=settings.topic_prefix)`.
+        """
+        start = f"{prefix}_"
+        return {
+            name.removeprefix(start): getattr(self, name)
+            for name in type(self).model_fields
+            if name.startswith(start)
+        }
+
+    def variables(self) -> dict[str, str]:
+        """These settings as `TICKRAIL_*` variables for a process of its own, defaults left out."""
+        found: dict[str, str] = {}
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            found[f"TICKRAIL_{name.upper()}"] = text.lower() if isinstance(value, bool) else text
+        return found
+
+    def __repr_args__(self) -> Any:  # noqa: ANN401 - pydantic's own signature
+        """What `repr` shows: no password, not even one inside a URL."""
+        for name, value in super().__repr_args__():
+            yield name, mask_url(value) if isinstance(value, str) else value
+
+
+def mask_url(text: str) -> str:
+    """The text with each password of a URL or of a libpq keyword string replaced."""
+    return _URL_PASSWORD.sub("***", text) if "@" in text or "password=" in text else text
