@@ -38,18 +38,15 @@ def spawn(folder: Path, holder: Identity) -> subprocess.Popen[bytes]:
 def watch(folder: Path, holder: Identity, pipe: int) -> list[str]:
     """Wait for the end of the pipe, then stop what the holder left; the names of that.
 
-    A state file of a later holder is left alone.
+    The state file of a later holder is left alone, and the file is never removed from here: the
+    next start may be writing its own at this moment.
     """
     while os.read(pipe, 4096):
         pass
     found = state.read(folder)
     if found is None or found.holder != holder:
         return []
-    stopped = state.stop_leftovers(found, SystemClock())
-    still = state.read(folder)
-    if still is not None and still.holder == holder:
-        state.remove(folder)
-    return stopped
+    return state.stop_leftovers(found, SystemClock())
 
 
 def main() -> None:

@@ -7,9 +7,10 @@ same port and data.
 from __future__ import annotations
 
 import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -33,6 +34,7 @@ class Place:
         clock: measures waiting.
         fast: for tests: nothing is flushed to disk; a loss of power may lose data, a killed
             process does not.
+        cancelled: set when the start was given up: nothing is started or waited for any more.
         changed: called after a process was started or has ended.
     """
 
@@ -40,6 +42,7 @@ class Place:
     log: Path
     clock: Clock
     fast: bool = False
+    cancelled: threading.Event = field(default_factory=threading.Event)
     changed: Callable[[], None] = lambda: None
 
 
@@ -112,6 +115,7 @@ class Server(ABC):
         if self.alive:
             return
         self.prepare()
+        self._check_cancelled()
         try:
             self._process = ServerProcess(
                 self.command(),
@@ -130,13 +134,21 @@ class Server(ABC):
         Raises:
             LocalServersError: it ended, or did not answer in time; with its last log lines.
         """
-        procs.wait_until(lambda: not self.alive or self.is_ready(), seconds, self.place.clock)
+        given_up = self.place.cancelled.is_set
+        procs.wait_until(
+            lambda: not self.alive or given_up() or self.is_ready(), seconds, self.place.clock
+        )
+        self._check_cancelled()
         if not self.alive:
             self.place.changed()
             log = self.place.log
             raise died_at_start(self.name, self.exit_code, log, procs.tail(log))
         if not self.is_ready():
             raise not_ready(self.name, seconds, self.place.log, procs.tail(self.place.log))
+
+    def _check_cancelled(self) -> None:
+        if self.place.cancelled.is_set():
+            raise LocalServersError(f"the start of {self.name} was given up")
 
     def stop(self) -> None:
         """Stop it in an orderly way, by force if it takes too long. Never hangs."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -82,6 +82,7 @@ class LocalStack:
         self._holder: Holder | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._writing = threading.Lock()
+        self._cancelled = threading.Event()
         self._servers: list[Server] = []
         self._addresses: StackAddresses | None = None
 
@@ -167,8 +168,9 @@ class LocalStack:
 
     def _make_folder(self) -> None:
         try:
-            for name in ("", "etcd", "kafka", "logs"):
-                (self.data_dir / name).mkdir(parents=True, exist_ok=True)
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            for name in ("etcd", "kafka", "logs"):
+                (self.data_dir / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise LocalServersError(
                 f"the data folder {self.data_dir} cannot be made: {error}; choose another one"
@@ -192,16 +194,18 @@ class LocalStack:
             return
         with step_of(progress, "stopping what an earlier run left") as step:
             stopped = state.stop_leftovers(left, self._clock)
-            step.done(", ".join(stopped) or "nothing was running")
+            step.done(", ".join(stopped) or "all had ended")
 
     def _build(self, progress: Progress) -> None:
         """Find the programs, choose the ports, make the three servers."""
+        self._cancelled = threading.Event()
         classpath = jars.classpath(self._cache_dir or jars.cache_dir(), progress)
         chosen = ports.choose(
             self.data_dir / "ports.json", self._demanded, prefer_usual=self._usual_ports
         )
-        user = users.server_user()
-        postgres_folder = users.folder_for(user, self.data_dir / "postgres")
+        wanted = self.data_dir / "postgres"
+        user = users.server_user(wanted / "data")
+        postgres_folder = users.folder_for(user, wanted)
         self.postgres = Postgres(
             self._place("postgres", postgres_folder),
             chosen.postgres,
@@ -219,17 +223,22 @@ class LocalStack:
             log=self.data_dir / "logs" / f"{name}.log",
             clock=self._clock,
             fast=self._fast,
+            cancelled=self._cancelled,
             changed=self._write_state,
         )
 
     def _start_all(self, progress: Progress) -> None:
         """All three at once: Java takes the longest, the others start meanwhile."""
-        with ThreadPoolExecutor(len(self._servers)) as pool:
-            started: list[Future[None]] = [
-                pool.submit(_start_one, server, progress) for server in self._servers
-            ]
-        for future in started:
-            future.result()
+        pool = ThreadPoolExecutor(len(self._servers))
+        try:
+            started = [pool.submit(_start_one, server, progress) for server in self._servers]
+            for future in wait(started, return_when=FIRST_EXCEPTION).done:
+                future.result()
+        except BaseException:  # an interrupt too: no thread may start a server after the stop
+            self._cancelled.set()
+            raise
+        finally:
+            pool.shutdown()
         self._addresses = StackAddresses(
             postgres_dsn=self.postgres.dsn,
             postgres_host=ports.LOOPBACK,

@@ -32,16 +32,19 @@ class SystemUser:
     gid: int
 
 
-def server_user() -> SystemUser | None:
+def server_user(cluster: Path) -> SystemUser | None:
     """The user for PostgreSQL; None when we are not root and it runs as ourselves.
 
-    Root gets the system user `tickrail`, made if it does not exist, else `nobody`.
+    For root it is whoever owns the cluster already, else the system user `tickrail`, made if it
+    does not exist, else `nobody`.
 
     Raises:
         LocalServersError: there is none and none can be made.
     """
     if os.geteuid() != 0:
         return None
+    if cluster.exists() and cluster.stat().st_uid != 0:
+        return _by_id(cluster.stat().st_uid)
     found = _find(USER_NAME)
     if found is None and (useradd := shutil.which("useradd")):
         subprocess.run(
@@ -75,7 +78,8 @@ def folder_for(user: SystemUser | None, wanted: Path) -> Path:
     elif user is None or wanted.exists() or reachable(wanted, user):
         wanted.mkdir(exist_ok=True)
     else:
-        OUTSIDE.mkdir(mode=0o755, parents=True, exist_ok=True)
+        OUTSIDE.mkdir(parents=True, exist_ok=True)
+        OUTSIDE.chmod(0o755)
         wanted.symlink_to(tempfile.mkdtemp(prefix="postgres-", dir=OUTSIDE))
     folder = wanted.resolve()
     if user is not None:
@@ -96,6 +100,17 @@ def _may(path: Path, user: SystemUser, bit_for_others: int) -> bool:
     if info.st_gid == user.gid:
         return bool(info.st_mode & (bit_for_others << 3))
     return bool(info.st_mode & bit_for_others)
+
+
+def _by_id(uid: int) -> SystemUser:
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        raise LocalServersError(
+            f"the PostgreSQL cluster belongs to the user id {uid}, whom this system does not know;"
+            " start tickrail as that user, or on a new data folder"
+        ) from None
+    return SystemUser(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
 
 def _find(name: str) -> SystemUser | None:
