@@ -267,6 +267,8 @@ class Intake:
             for w in reversed(picked):
                 self._lanes[w.place[0]].appendleft(w)
             raise
+        if answer.granted:
+            self._metrics.count("claims_total", len(answer.granted), outcome="granted")
         for claimed in answer.granted:
             w = by_id[claimed.id]
             late = (answer.now - claimed.due_at).total_seconds()
@@ -274,14 +276,14 @@ class Intake:
             self._runs.start(Active(claimed, sent, w.place, w.offset, w.message.trace))
         for launch, reason in answer.refused.items():
             w = by_id[launch]
-            self._metrics.count("claims_refused_total", reason=reason)
+            self._metrics.count("claims_total", outcome=reason)
             self.offset_done(w.place, w.offset)
         return len(picked)
 
     def _again(self, launch: LaunchId, w: Waiting) -> None:
         """The same launch twice in one batch: the second message decides nothing."""
         log.debug("message_doubled", launch=str(launch), attempt=w.message.attempt)
-        self._metrics.count("claims_refused_total", reason="duplicate")
+        self._metrics.count("claims_total", outcome="duplicate")
         self.offset_done(w.place, w.offset)
 
     def _drain_done(self) -> None:

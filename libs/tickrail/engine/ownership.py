@@ -68,6 +68,7 @@ __all__ = ["Ownership", "OwnershipResult", "OwnershipSettings", "OwnershipStatus
 _LOG = structlog.get_logger()
 _RETRY_SECONDS = 0.2
 _AGAIN_SECONDS = 0.1
+_IDLE_SECONDS = 1.0
 _KEEP_TTLS = 10
 
 
@@ -231,6 +232,18 @@ class Ownership:
                 refused=self._takeover.refused,
                 clock_skew=self._database.clock_skew,
             )
+
+    def unreachable(self) -> Mapping[str, str]:
+        """What keeps this process from an owner's work: servers away, a wrong clock."""
+        problems: dict[str, str] = {}
+        if self._etcd.ongoing:
+            problems["etcd"] = "does not answer"
+        if not self._database.up:
+            problems["postgres"] = "does not answer"
+        elif not self._database.clock_right:
+            skew = self._database.clock_skew
+            problems["clock"] = f"this machine's clock is {skew:+.3f} s off the database's"
+        return problems
 
     # -- the loop bodies -----------------------------------------------------------------------
 
@@ -423,7 +436,7 @@ class Ownership:
     def _renew(self) -> float:
         session, sent = self._session, self._clock.monotonic()
         if session is None:
-            return _RETRY_SECONDS
+            return min(_IDLE_SECONDS, self._settings.renew_every)
         if sent < self._renew_at:
             return self._renew_at - sent
         healthy = self._healthy()

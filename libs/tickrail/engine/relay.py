@@ -248,6 +248,8 @@ class Relay:
                 break  # the local queue is full: wait for reports
             passed.pop()
             result.published += 1
+        if result.published:
+            self._metrics.count("relay_published_total", result.published)
 
     def _full(self, queue: str, share: int) -> bool:
         return self._queued[queue] + self._air[queue] >= share

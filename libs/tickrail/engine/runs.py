@@ -117,9 +117,7 @@ class Runs:
         self._active: dict[LaunchId, Active] = {}
         self._ended: deque[tuple[Active, Outcome]] = deque()
         self._arrived = threading.Event()
-        self._lock = threading.Lock()
         self._texts: OrderedDict[tuple[JobId, int], JobText] = OrderedDict()
-        self._closing = False
 
     @property
     def count(self) -> int:
@@ -395,8 +393,9 @@ class Runs:
 
         Their ends are still to be recorded by `finish_once`.
         """
+        until = self._clock.monotonic() + grace
         for executor in {id(e): e for e in self._executors.values()}.values():
-            executor.close(grace)
+            executor.close(max(0.0, until - self._clock.monotonic()))
 
 
 def _result(o: Outcome) -> str:

@@ -1,0 +1,110 @@
+"""The installation as every process finds it: versions, schema, partitions, queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import psycopg
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from tickrail.core.errors import SetupError
+from tickrail.store.errors import border
+from tickrail.store.session import DatabaseSettings, connect
+
+SUPPORTED = (15, 18)
+"""The PostgreSQL majors that are supported, first and last; newer ones are warned about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What every process must agree on."""
+
+    partitions: int
+    kafka_partitions: int
+    generation: int
+    tzdata: str
+
+
+def alembic_config() -> Config:
+    """Where the migrations are."""
+    config = Config()
+    config.set_main_option("script_location", "tickrail.store:migrations")
+    return config
+
+
+def head() -> str:
+    """The newest schema revision that this version knows."""
+    return ScriptDirectory.from_config(alembic_config()).get_current_head() or ""
+
+
+def read_installation(settings: DatabaseSettings, *, partitions: int | None = None) -> Installation:
+    """What every process must agree on, checked before it starts.
+
+    Raises:
+        SetupError: the server is too old, the schema is missing, older or newer than this version,
+            or the installation has another number of partitions.
+        UnavailableError: the database does not answer.
+    """
+    conn = connect(settings, autocommit=True)
+    with border(), conn:
+        check_version(conn)
+        revision = read_revision(conn)
+        if revision != head():
+            raise SetupError(_revision_text(revision))
+        row = cast(
+            "Any",
+            conn.execute(
+                "select partitions, kafka_partitions, generation, tzdata from installation"
+            ).fetchone(),
+        )
+    if row is None:
+        raise SetupError("The database holds no installation; run `tickrail migrate`.")
+    found = Installation(*row)
+    if partitions is not None and partitions != found.partitions:
+        raise SetupError(
+            f"This installation has {found.partitions} partitions and the setting says"
+            f" {partitions}: set TICKRAIL_PARTITIONS to {found.partitions}, or leave it out."
+        )
+    return found
+
+
+def check_version(conn: psycopg.Connection[Any]) -> int:
+    """The server's major version.
+
+    Raises:
+        SetupError: older than the first supported one.
+    """
+    major = conn.info.server_version // 10_000
+    if major < SUPPORTED[0]:
+        raise SetupError(
+            f"PostgreSQL {major} is too old: {SUPPORTED[0]} to {SUPPORTED[1]} are supported."
+        )
+    return major
+
+
+def queue_names(settings: DatabaseSettings) -> list[str]:
+    """The installation's queues."""
+    with border(), connect(settings, autocommit=True) as conn:
+        return [str(row[0]) for row in conn.execute("select name from queues order by name")]
+
+
+def _revision_text(revision: str | None) -> str:
+    if revision is None:
+        return "The database has no schema yet: run `tickrail migrate` with the owner's connection."
+    known = {r.revision for r in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
+    if revision in known:
+        return (
+            f"The schema is at {revision} and this version needs {head()}: run `tickrail migrate`."
+        )
+    return f"The schema is at {revision}, which is newer than this version knows: update Tickrail."
+
+
+def read_revision(conn: psycopg.Connection[Any]) -> str | None:
+    """The schema's revision; None in a database without one."""
+    there = conn.execute("select to_regclass('alembic_version')").fetchone()
+    if there is None or there[0] is None:
+        return None
+    row = conn.execute("select version_num from alembic_version").fetchone()
+    return None if row is None else row[0]

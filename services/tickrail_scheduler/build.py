@@ -1,0 +1,153 @@
+"""Builds a scheduler from its settings: what is made of what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tickrail.bus.codec import encode_dead_letter, encode_launch
+from tickrail.bus.config import KafkaSettings
+from tickrail.bus.producer import KafkaPublisher
+from tickrail.bus.topics import (
+    DLQ_CONFIG,
+    LAUNCH_CONFIG,
+    PRIORITIES,
+    Topics,
+    dlq_topic,
+    launch_topic,
+    retry_topic,
+    work_topics,
+)
+from tickrail.coord.coordinator import EtcdCoordinator
+from tickrail.coord.settings import EtcdSettings
+from tickrail.core.clock import Clock
+from tickrail.core.ports import Publication
+from tickrail.core.sharding import kafka_partition
+from tickrail.engine.deadletters import LetterBox, OwedLetters
+from tickrail.engine.owner import OwnerLoop, OwnerParts
+from tickrail.engine.ownership import Ownership, OwnershipSettings
+from tickrail.engine.reaper import Reaper
+from tickrail.engine.relay import Relay, RelaySettings, Route
+from tickrail.engine.tick import Tick
+from tickrail.runtime.loop import LoopThread
+from tickrail.runtime.metrics import PrometheusMetrics
+from tickrail.runtime.settings import Settings
+from tickrail.store.fence import PostgresFenceStore
+from tickrail.store.installation import Installation, queue_names, read_installation
+from tickrail.store.listen import WakeListener
+from tickrail.store.owner import PostgresOwnerStore
+from tickrail.store.session import DatabaseSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a scheduler process is made of, in the order in which it is started."""
+
+    ownership: Ownership
+    owner: OwnerLoop
+    owner_loop: LoopThread
+    loops: tuple[LoopThread, ...]
+    publisher: KafkaPublisher
+    coordinator: EtcdCoordinator
+    store: PostgresOwnerStore
+    fence: PostgresFenceStore
+    listener: WakeListener
+    installation: Installation
+
+
+def database_settings(settings: Settings) -> DatabaseSettings:
+    """How this process reaches the database."""
+    return DatabaseSettings(
+        settings.database_url, name=settings.name, prepare=settings.prepare_statements
+    )
+
+
+def ensure_topics(kafka: KafkaSettings, queues: list[str], partitions: int) -> None:
+    """Make the topics of these queues that are not there.
+
+    Raises:
+        SetupError: a topic has another number of partitions than the installation.
+        BusError: Kafka does not answer.
+    """
+    topics = Topics(kafka)
+    work = [t for q in queues for t in work_topics(kafka.topic_prefix, q)]
+    topics.ensure(work, partitions, config=LAUNCH_CONFIG)
+    letters = [dlq_topic(kafka.topic_prefix, q) for q in queues]
+    topics.ensure(letters, partitions, config=DLQ_CONFIG)
+
+
+def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
+    """Check the servers and put the parts together; nothing runs yet.
+
+    Raises:
+        UnavailableError, BusError: a server does not answer.
+        SetupError: the installation is not as this process needs it.
+    """
+    database = database_settings(settings)
+    installation = read_installation(database, partitions=settings.partitions)
+    kafka = KafkaSettings(
+        **settings.group("kafka"), topic_prefix=settings.topic_prefix, client_id=settings.name
+    )
+    coordinator = EtcdCoordinator(EtcdSettings(**settings.group("etcd")))
+    coordinator.version()
+    ensure_topics(kafka, queue_names(database), installation.kafka_partitions)
+
+    store = PostgresOwnerStore(database, history_days=settings.history_days)
+    fence = PostgresFenceStore(database)
+    publisher = KafkaPublisher(kafka, clock, "relay")
+    ownership = Ownership(
+        OwnershipSettings(
+            name=settings.name,
+            partitions=installation.partitions,
+            ttl=settings.lease_ttl,
+            renew_every=settings.renew_every,
+            margin=settings.lease_margin,
+        ),
+        coordinator,
+        fence,
+        clock,
+        healthy=lambda: owner_loop.trouble(clock.monotonic()) is None,
+        wake=lambda: ownership_loop.wake(),  # noqa: PLW0108 - it is made below
+        changed=lambda: wake(),  # noqa: PLW0108 - it is made below
+    )
+
+    def route(p: Publication) -> Route:
+        partition = kafka_partition(p.partition, installation.kafka_partitions)
+        if p.attempt > 1:
+            return Route(retry_topic(kafka.topic_prefix, p.queue), partition)
+        return Route(launch_topic(kafka.topic_prefix, p.queue, PRIORITIES[p.priority]), partition)
+
+    relay = Relay(
+        store, publisher, route, encode_launch, clock, metrics,
+        RelaySettings(installation.partitions, settings.relay_outstanding),
+    )  # fmt: skip
+    box = LetterBox(
+        KafkaPublisher(kafka, clock, "dead letters"),
+        lambda queue: dlq_topic(kafka.topic_prefix, queue),
+        encode_dead_letter,
+        metrics,
+    )
+    parts = OwnerParts(
+        Tick(store, metrics), relay, Reaper(store, clock, metrics), OwedLetters(store, box)
+    )
+    owner = OwnerLoop(ownership, store, parts, clock, metrics)
+    owner_loop = LoopThread("owner", owner.run_once, clock, stuck_after=15.0, metrics=metrics)
+
+    def wake() -> None:
+        owner.wake()
+        owner_loop.wake()
+
+    listener = WakeListener(database, wake)
+    ownership_loop = LoopThread(
+        "ownership", lambda: ownership.run_once().next_in, clock, metrics=metrics
+    )
+    loops = (
+        owner_loop,
+        ownership_loop,
+        LoopThread("renewal", ownership.renew_once, clock, metrics=metrics),
+        LoopThread("wake-ups", listener.run_once, clock, at_end=listener.close, metrics=metrics),
+    )
+    coordinator.watch(ownership_loop.wake)
+    return Parts(
+        ownership, owner, owner_loop, loops, publisher, coordinator, store, fence, listener,
+        installation,
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""A scheduler process: ownership, tick, relay, reaper, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+
+import structlog
+
+from tickrail.core.clock import Clock, SystemClock
+from tickrail.runtime import service
+from tickrail.runtime.http import StatusServer
+from tickrail.runtime.loop import stop_all, troubles
+from tickrail.runtime.metrics import PrometheusMetrics
+from tickrail.runtime.settings import Settings
+from tickrail_scheduler.build import Parts, build
+
+log = structlog.get_logger("tickrail.scheduler")
+
+
+class Scheduler:
+    """A scheduler that runs."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """Start everything.
+
+        Raises:
+            TickrailError: a server does not answer, or the installation is not as needed.
+        """
+        self._clock = clock
+        self._metrics = PrometheusMetrics()
+        self._metrics.gauge("build_info", 1, version=version("tickrail"), service="scheduler")
+        self._parts: Parts | None = None
+        self._epochs: set[str] = set()
+        self._status = StatusServer(
+            settings.status_host,
+            settings.status_port,
+            health=self.health,
+            ready=self.missing,
+            metrics=self,
+        )
+        self._status.start()
+        try:
+            self._parts = build(settings, clock, self._metrics)
+        except BaseException:
+            self._status.stop()
+            raise
+        for loop in self._parts.loops:
+            loop.start()
+        log.info(
+            "serving",
+            status=f"http://{self._status.host}:{self._status.port}",
+            partitions=self._parts.installation.partitions,
+        )
+
+    def health(self) -> Mapping[str, str]:
+        """What makes this process worth restarting."""
+        return {} if self._parts is None else troubles(self._parts.loops, self._clock)
+
+    def missing(self) -> Mapping[str, str]:
+        """What is missing for the work of a scheduler."""
+        if self._parts is None:
+            return {"start": "the servers are being looked at"}
+        problems: dict[str, str] = {}
+        for loop in self._parts.loops:
+            if loop.last_error is not None:
+                problems[f"loop {loop.name}"] = str(loop.last_error)
+        problems.update(self._parts.ownership.unreachable())
+        if trouble := self._parts.publisher.trouble:
+            problems["kafka"] = str(trouble)
+        if refused := self._parts.ownership.status().refused:
+            problems["ownership"] = refused
+        return problems
+
+    def failed(self) -> str | None:
+        """Why this process should be started anew."""
+        dead = [loop.name for loop in self._parts.loops if not loop.alive] if self._parts else []
+        return f"loop {dead[0]} has ended" if dead else None
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """/metrics, what is read at the scrape included."""
+        if self._parts is not None:
+            self._read_ownership(self._parts)
+        return self._metrics.render(accept)
+
+    def _read_ownership(self, parts: Parts) -> None:
+        status = parts.ownership.status()
+        gauge = self._metrics.gauge
+        gauge("partitions_owned", len(status.owned))
+        gauge("partitions_unowned", status.unowned)
+        gauge("lease_remaining_seconds", status.lease_remaining)
+        gauge("members", len(status.members))
+        gauge("clock_skew_seconds", status.clock_skew)
+        owned = {str(p): e for p, e in status.owned.items()}
+        for partition in self._epochs - owned.keys():
+            gauge("ownership_epoch", 0, partition=partition)
+        for partition, epoch in owned.items():
+            gauge("ownership_epoch", epoch, partition=partition)
+        self._epochs |= owned.keys()
+
+    def stop(self) -> None:
+        """Finish the turn, mark what was published, hand the partitions over at once."""
+        parts = self._parts
+        if parts is None:
+            return
+        parts.owner_loop.stop(10.0)
+        try:
+            parts.owner.drain(2.0)
+        finally:
+            parts.ownership.stop()
+            stop_all(parts.loops, 10.0, self._clock)
+            parts.publisher.close(2.0)
+            parts.coordinator.close()
+            parts.store.close()
+            parts.fence.close()
+            self._status.stop()
+
+
+def run(settings: Settings) -> int:
+    """Run a scheduler until a signal; the exit code."""
+    return service.run("scheduler", lambda: Scheduler(settings, SystemClock()))

@@ -1,0 +1,136 @@
+"""Builds a worker from its settings: what is made of what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tickrail.bus.codec import decode_launch, encode_dead_letter, encode_undecodable
+from tickrail.bus.config import KafkaSettings
+from tickrail.bus.consumer import LaunchConsumer
+from tickrail.bus.producer import KafkaPublisher
+from tickrail.bus.topics import (
+    DLQ_CONFIG,
+    LAUNCH_CONFIG,
+    PRIORITIES,
+    Topics,
+    dlq_topic,
+    launch_topic,
+    retry_topic,
+    work_topics,
+)
+from tickrail.core.clock import Clock
+from tickrail.core.errors import UnavailableError
+from tickrail.core.execution import Executor
+from tickrail.core.ids import LaunchId
+from tickrail.core.messages import UndecodableLetter
+from tickrail.core.ports import OwedLetter
+from tickrail.engine.deadletters import LetterBox
+from tickrail.engine.intake import Intake, IntakeSettings
+from tickrail.engine.runs import Runs, RunsSettings
+from tickrail.executors.command import CommandExecutor, CommandSettings
+from tickrail.executors.egress import EgressGuard, EgressPolicy
+from tickrail.executors.noop import NoopExecutor
+from tickrail.executors.webhook import WebhookExecutor
+from tickrail.runtime.metrics import PrometheusMetrics
+from tickrail.runtime.settings import Settings
+from tickrail.store.installation import read_installation
+from tickrail.store.session import DatabaseSettings
+from tickrail.store.worker import PostgresWorkerStore
+
+WEIGHTS = {"high": 6, "normal": 3, "low": 1}
+RETRY_WEIGHT = 2
+_REPORT_WAIT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a worker process is made of."""
+
+    intake: Intake
+    runs: Runs
+    consumer: LaunchConsumer
+    store: PostgresWorkerStore
+    publishers: tuple[KafkaPublisher, ...]
+
+
+def executors(settings: Settings, clock: Clock) -> list[Executor]:
+    """An executor for each kind of target that this worker may run."""
+    found: list[Executor] = []
+    kinds = settings.worker_targets
+    if "webhook" in kinds:
+        policy = EgressPolicy.parse(",".join(settings.egress_allow))
+        found.append(WebhookExecutor(EgressGuard(policy, clock), clock))
+    if "command" in kinds:
+        bound = CommandSettings(max_concurrency=settings.command_concurrency)
+        found.append(CommandExecutor(clock, bound))
+    if "noop" in kinds:
+        found.append(NoopExecutor())
+    return found
+
+
+def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
+    """Check the servers and put the parts together; nothing runs yet.
+
+    Raises:
+        UnavailableError, BusError: a server does not answer.
+        SetupError: the installation is not as this process needs it.
+    """
+    database = DatabaseSettings(
+        settings.database_url, name=settings.name, prepare=settings.prepare_statements
+    )
+    installation = read_installation(database, partitions=settings.partitions)
+    kafka = KafkaSettings(
+        **settings.group("kafka"), topic_prefix=settings.topic_prefix, client_id=settings.name
+    )
+    prefix, queues = settings.topic_prefix, settings.worker_queues
+    topics = Topics(kafka)
+    work = [t for q in queues for t in work_topics(prefix, q)]
+    topics.ensure(work, installation.kafka_partitions, config=LAUNCH_CONFIG)
+    letters = [dlq_topic(prefix, q) for q in queues]
+    topics.ensure(letters, installation.kafka_partitions, config=DLQ_CONFIG)
+
+    store = PostgresWorkerStore(database)
+    consumer = LaunchConsumer(kafka, clock, settings.name)
+    buried, dead = KafkaPublisher(kafka, clock, "undecodable"), KafkaPublisher(kafka, clock, "dead")
+    box = LetterBox(dead, lambda queue: dlq_topic(prefix, queue), encode_dead_letter, metrics)
+
+    def post(owed: Sequence[OwedLetter]) -> Sequence[tuple[LaunchId, datetime, int]]:
+        return box.post(owed, _REPORT_WAIT)
+
+    weights = {retry_topic(prefix, q): RETRY_WEIGHT for q in queues}
+    weights |= {launch_topic(prefix, q, p): WEIGHTS[p] for q in queues for p in PRIORITIES}
+    runs = Runs(
+        store,
+        executors(settings, clock),
+        clock,
+        metrics,
+        RunsSettings(),
+        offset_done=lambda place, offset: intake.offset_done(place, offset),  # noqa: PLW0108 - made below
+        letters=post,
+    )
+    intake = Intake(
+        consumer,
+        store,
+        runs,
+        clock,
+        metrics,
+        IntakeSettings(settings.name, settings.worker_concurrency, weights),
+        decode=decode_launch,
+        bury=lambda letter: _bury(buried, prefix, queues, letter),
+    )
+    consumer.subscribe(work, intake)
+    return Parts(intake, runs, consumer, store, (buried, dead))
+
+
+def _bury(
+    publisher: KafkaPublisher, prefix: str, queues: Sequence[str], letter: UndecodableLetter
+) -> None:
+    """Publish an undecodable message to the DLQ topic of the queue whose topic it came from."""
+    queue = next(q for q in queues if letter.topic in work_topics(prefix, q))
+    value, headers = encode_undecodable(letter)
+    publisher.publish(dlq_topic(prefix, queue), -1, letter.id.encode(), value, headers, letter.id)
+    arrived = {d.token for d in publisher.flush(_REPORT_WAIT) if d.error is None}
+    if letter.id not in arrived:
+        raise UnavailableError("Kafka did not acknowledge the dead letter.")
