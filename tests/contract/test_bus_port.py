@@ -53,7 +53,7 @@ def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
         )
         return
     bootstrap = request.getfixturevalue("stack").kafka_bootstrap
-    prefix = request.getfixturevalue("topic_prefix")
+    prefix = request.getfixturevalue("topic_prefix").rstrip(".")
     settings = KafkaSettings(bootstrap=bootstrap, group=prefix, topic_prefix=prefix)
     topics = Topics(settings)
 

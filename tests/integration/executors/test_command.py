@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.runs import Outcomes, make_run
+from tests.support.until import until
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.execution import Outcome
@@ -45,14 +46,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    """Look again and again, in a child that waits a moment each time."""
-    end = CLOCK.monotonic() + seconds
-    while not condition():
-        assert CLOCK.monotonic() < end, "the condition did not come true in time"
-        subprocess.run(["sleep", "0.02"], check=True)
 
 
 def test_argv_is_no_shell(executor: CommandExecutor) -> None:
