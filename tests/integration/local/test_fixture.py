@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-
 from tests.support.servers import Servers, delete_topics
 
 pytestmark = pytest.mark.integration
