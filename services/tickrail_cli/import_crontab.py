@@ -237,7 +237,8 @@ def _carry_out(
 
 def _show(answer: dict[str, Any], *, refused: bool) -> None:
     console = Console()
-    table = Table("line", "schedule", show_lines=True)
+    table = Table("line", show_lines=True)
+    table.add_column("schedule", overflow="fold")
     table.add_column("next runs", no_wrap=True, min_width=_RUN_WIDTH)
     table.add_column("target", overflow="fold")
     table.add_column("warnings", overflow="fold")

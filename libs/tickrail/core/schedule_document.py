@@ -141,7 +141,9 @@ class _Form:
         if text is None:
             return None
         try:
-            expression = CronExpression.parse(text, hash_key=self.job or NO_KEY)
+            expression = CronExpression.parse(text)  # without a key: jobs share what is cached
+            if expression.is_hashed and self.job is not None:
+                expression = CronExpression.parse(text, hash_key=self.job)
         except CronError as e:
             self.read.problem("cron", e.message, e.expected)
             return None

@@ -51,8 +51,11 @@ class UnknownZoneError(ValueError):
 class Zone:
     """One zone's offsets from UTC, for all time."""
 
-    def __init__(self, name: str, times: list[int], offsets: list[int], rule: Rule | None) -> None:
+    def __init__(
+        self, name: str, times: list[int], offsets: list[int], rule: Rule | None, ruled_from: int
+    ) -> None:
         self.name = name
+        self._ruled_from = ruled_from  # the table's last line, a change of offset or not
         self._times = times  # instants of change; offsets[i] holds before times[i]
         self._offsets = offsets
         self._rule = rule
@@ -61,7 +64,7 @@ class Zone:
     def piece(self, instant: int) -> Piece:
         """The stretch that holds this instant."""
         times, offsets = self._times, self._offsets
-        if self._rule is not None and (not times or instant >= times[-1]):
+        if self._rule is not None and instant >= self._ruled_from:
             year = (EPOCH + timedelta(seconds=instant)).year
             times, offsets = self._years.get(year) or self._by_rule(year)
         i = bisect_right(times, instant)
@@ -81,7 +84,7 @@ class Zone:
     def _by_rule(self, year: int) -> tuple[list[int], list[int]]:
         """The changes round one year behind the table, the table's last one before them."""
         rule = self._rule
-        last = self._times[-1] if self._times else -FAR
+        last = self._ruled_from
         times = self._times[-1:]
         offsets = self._offsets[-2:] if times else [rule.standard if rule else 0]
         for y in range(max(1, year - 1), min(year + 3, _NO_YEAR)):
@@ -198,7 +201,7 @@ def _read(name: str, raw: bytes) -> Zone:
         if offset != offsets[-1]:  # a change of name or of the summer flag alone is none for us
             times.append(instant)
             offsets.append(offset)
-    return Zone(name, times, offsets, rule)
+    return Zone(name, times, offsets, rule, when[-1] if when else -FAR)
 
 
 @lru_cache(maxsize=1)
