@@ -184,6 +184,8 @@ class LoopThread:
         return delay * self._rng.uniform(0.5, 1.0)
 
     def _wait(self, delay: float, *, rests: bool) -> None:
+        if delay <= 0:
+            return
         with self._changed:
             self._changed.wait_for(
                 lambda: self._stopping or (self._woken and not rests), timeout=delay

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticUndefined
 
 from tickrail.core.durations import parse_duration
 
@@ -218,7 +219,13 @@ class Settings(BaseModel):
         examples=["https://tickrail.example.org"],
         description="The API that the command line speaks to.",
     )
-    api_key: str = _secret("Its API key (`trk_...`).")
+    api_key: str = Field(
+        default="",
+        repr=False,
+        pattern=r"^(trk_[!-~]+)?$",
+        examples=["trk_<key id>_<secret>"],
+        description="Its API key (`trk_...`).",
+    )
     api_timeout: Seconds = Field(
         default=30.0, gt=0, le=3600, description="How long the command line waits for an answer."
     )
@@ -270,3 +277,15 @@ class Settings(BaseModel):
 def mask_url(text: str) -> str:
     """The text with each password of a URL or of a libpq keyword string replaced."""
     return _URL_PASSWORD.sub("***", text) if "@" in text or "password=" in text else text
+
+
+def default_text(name: str) -> str:
+    """A setting's default as one would give it; empty where there is none to show."""
+    default = Settings.model_fields[name].get_default()
+    if default is PydanticUndefined or default in (None, "", ()):
+        return ""
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, float):
+        return f"{default:g}"
+    return ",".join(default) if isinstance(default, tuple) else str(default)

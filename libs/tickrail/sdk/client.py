@@ -81,7 +81,7 @@ class Client:
         wait: how to wait between two tries.
     """
 
-    def __init__(  # noqa: PLR0913 - all but the first have a default
+    def __init__(
         self,
         url: str,
         key: str = "",
@@ -143,10 +143,9 @@ class Client:
         sent = dict(headers or {})
         if method.upper() == "POST" and "idempotency-key" not in map(str.lower, sent):
             sent["Idempotency-Key"] = str(uuid.uuid4())
-        body = {} if json is None else {"json": json}
         answer = self._tried(
             lambda: self._http.request(
-                method, path, params=dict(params or {}), headers=sent, **body
+                method, path, params=dict(params or {}), headers=sent, json=json
             )
         )
         if answer.status_code >= _FIRST_ERROR:

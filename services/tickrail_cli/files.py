@@ -1,0 +1,75 @@
+"""Documents that a user hands over: JSON or YAML, from a file or standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+_MAX_FILE = 16 * 1024 * 1024
+
+
+def read_document(file: str) -> Any:  # noqa: ANN401 - any JSON
+    """The document in a file; `-` is standard input. `.yaml` and `.yml` are YAML, the rest JSON.
+
+    Raises:
+        click.ClickException: it cannot be read; names line and column.
+    """
+    text = _text(file)
+    if file.endswith((".yaml", ".yml")):
+        return _yaml(file, text)
+    return parse_json(text, file)
+
+
+def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
+    """JSON out of a text.
+
+    Raises:
+        click.ClickException: it is not JSON; names line and column.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as e:
+        raise click.ClickException(
+            f"{where}: line {e.lineno}, column {e.colno}: not valid JSON: {e.msg}"
+        ) from None
+    except RecursionError:
+        raise click.ClickException(f"{where}: not valid JSON: nested too deep") from None
+    except ValueError as e:
+        raise click.ClickException(f"{where}: not valid JSON: {e}") from None
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _yaml(file: str, text: str) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as e:
+        mark = e.problem_mark
+        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise click.ClickException(f"{file}: {at}not valid YAML: {e.problem}") from None
+    except (yaml.YAMLError, ValueError) as e:
+        raise click.ClickException(f"{file}: not valid YAML: {e}") from None
+
+
+def _text(file: str) -> str:
+    try:
+        if file == "-":
+            raw = sys.stdin.buffer.read(_MAX_FILE + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                raw = stream.read(_MAX_FILE + 1)
+    except OSError as e:
+        raise click.ClickException(f"{file}: {e.strerror or e}") from None
+    if len(raw) > _MAX_FILE:
+        raise click.ClickException(f"{file}: longer than {_MAX_FILE} bytes")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise click.ClickException(f"{file}: not UTF-8 text (byte {e.start})") from None

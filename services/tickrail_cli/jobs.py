@@ -1,0 +1,317 @@
+"""`tickrail jobs`: list, make, change and trigger jobs."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from tickrail.sdk.client import ApiError
+from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
+from tickrail_cli.files import parse_json, read_document
+from tickrail_cli.output import Column
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_NOT_FOUND = 404
+_LOOK_THROUGH = 2000
+_PAGE = 500
+
+STATES = ("active", "paused", "finished", "deleted")
+
+
+def words(job: Mapping[str, Any]) -> str:
+    """The schedule in words."""
+    said = job.get("schedule_words")
+    return str(said) if said else "by hand" if job.get("schedule") is None else "-"
+
+
+def target(job: Mapping[str, Any]) -> str:
+    """The target in a few words."""
+    document = job.get("target") or {}
+    for kind, inner in document.items():
+        told = inner if isinstance(inner, Mapping) else {}
+        what = told.get("url") or told.get("shell") or told.get("topic") or told.get("name")
+        if what is None and told.get("argv"):
+            what = " ".join(map(str, told["argv"]))
+        return f"{kind} {what}" if what else str(kind)
+    return "-"
+
+
+def tags(job: Mapping[str, Any]) -> str:
+    """The tags as `key:value`."""
+    return ", ".join(f"{k}:{v}" if v else str(k) for k, v in (job.get("tags") or {}).items())
+
+
+def paused(job: Mapping[str, Any]) -> str:
+    """Who paused it, until when and why."""
+    found = job.get("paused") or {}
+    said = [f"{k} {found[k]}" for k in ("by", "who", "at", "when", "until") if found.get(k)]
+    return ", ".join([*said, *([str(found["reason"])] if found.get("reason") else [])])
+
+
+LIST = (
+    Column("name", "name"),
+    Column("state", "state", "state"),
+    Column("schedule", words),
+    Column("next run", "next_run_at", "time"),
+    Column("last launch", "last_launch.state", "state"),
+    Column("queue", "queue"),
+)
+CARD = (
+    Column("name", "name"),
+    Column("id", "id"),
+    Column("state", "state", "state"),
+    Column("paused", paused),
+    Column("description", "description"),
+    Column("tags", tags),
+    Column("schedule", words),
+    Column("document", "schedule"),
+    Column("next run", "next_run_at", "time"),
+    Column("last launch", "last_launch.id"),
+    Column("ended as", "last_launch.state", "state"),
+    Column("target", target),
+    Column("payload", "payload"),
+    Column("queue", "queue"),
+    Column("priority", "priority"),
+    Column("overlap", "overlap"),
+    Column("misfire", "misfire.policy"),
+    Column("attempts", "retry.max_attempts"),
+    Column("timeout", "timeout"),
+    Column("partition", "partition"),
+    Column("version", "version"),
+    Column("created", "created_at", "time"),
+    Column("updated", "updated_at", "time"),
+)
+SLOTS = (
+    Column("due", "at", "time"),
+    Column("state", "state", "state"),
+    Column("launch", "launch.state", "state"),
+    Column("id", "launch.id"),
+    Column("reason", "reason"),
+)
+
+
+def job_path(job: str, rest: str = "") -> str:
+    """The path of a job that is named by id or by name."""
+    ref = job if _UUID.fullmatch(job) else f"name:{job.removeprefix('name:')}"
+    return f"/v1/jobs/{quote(ref, safe=':')}{rest}"
+
+
+def on_job(
+    session: Context,
+    job: str,
+    method: str = "GET",
+    rest: str = "",
+    *,
+    json: object = None,
+    params: Mapping[str, str | int] | None = None,
+) -> Any:  # noqa: ANN401 - any JSON
+    """One call about a job.
+
+    Raises:
+        click.ClickException: there is no such job; names the nearest.
+        ApiError: as `Client.request`.
+    """
+    try:
+        return session.client().request(method, job_path(job, rest), json=json, params=params)
+    except ApiError as e:
+        if e.status != _NOT_FOUND or _UUID.fullmatch(job):
+            raise
+        raise click.ClickException(f"there is no job {job!r}{_near(session, job)}") from None
+
+
+def _near(session: Context, job: str) -> str:
+    try:
+        pages = session.client().pages("/v1/jobs", {"limit": _PAGE})
+        names = [str(item["name"]) for item in islice(pages, _LOOK_THROUGH)]
+    except ApiError:
+        return ""
+    near = difflib.get_close_matches(job, names, n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+@click.group(cls=NearGroup)
+def jobs() -> None:
+    """List, make, change, pause and trigger jobs. JOB is a name or an id."""
+
+
+@jobs.command("list")
+@click.option("--state", type=click.Choice(STATES))
+@click.option("--tag", multiple=True, metavar="KEY:VALUE", help="Only jobs with this tag.")
+@click.option("--prefix", metavar="TEXT", help="Only jobs whose name begins so.")
+@click.option("--queue", metavar="NAME")
+@click.option("--limit", type=click.IntRange(1), help="At most so many; all.")
+@shared_options
+@pass_session
+def list_jobs(
+    session: Context,
+    /,
+    *,
+    state: str | None,
+    tag: tuple[str, ...],
+    prefix: str | None,
+    queue: str | None,
+    limit: int | None,
+) -> None:
+    """List jobs."""
+    params: dict[str, Any] = {"limit": min(limit or _PAGE, _PAGE)}
+    given = {"state": state, "name_prefix": prefix, "queue": queue, "tag": list(tag)}
+    params.update({name: value for name, value in given.items() if value})
+    found = islice(session.client().pages("/v1/jobs", params), limit)
+    session.echo_items(found, LIST, empty="No jobs. `tickrail jobs create` makes one.")
+
+
+@jobs.command("get")
+@click.argument("job")
+@shared_options
+@pass_session
+def get_job(session: Context, /, *, job: str) -> None:
+    """Show one job."""
+    session.echo_item(on_job(session, job), CARD)
+
+
+@jobs.command("create")
+@click.option("-f", "--file", metavar="FILE", help="The job's document, JSON or YAML; - for stdin.")
+@click.option("--name", help="Its name.")
+@click.option("--cron", metavar="EXPR", help="Its schedule, as cron writes it.")
+@click.option("--every", metavar="DURATION", help="Or each so often, such as 15m.")
+@click.option("--at", metavar="INSTANT", help="Or once.")
+@click.option("--tz", metavar="ZONE", help="Time zone of --cron and --at.")
+@click.option("--webhook", metavar="URL", help="Its target: POST to this address.")
+@click.option("--shell", metavar="COMMAND", help="Or run this command line.")
+@click.option("--payload", metavar="JSON", help="What the target gets.")
+@click.option("--paused", is_flag=True, help="Make it paused.")
+@shared_options
+@pass_session
+def create_job(session: Context, /, *, file: str | None, paused: bool, **given: str | None) -> None:
+    """Make a job: from a document, or from the flags."""
+    document = read_document(file) if file else {}
+    if not isinstance(document, dict):
+        raise click.ClickException(f'{file}: a job is an object, such as {{"name": ...}}')
+    document.update(_from_flags(given))
+    if paused:
+        document["paused"] = True
+    if not document:
+        raise click.UsageError("give a document with -f, or --name, a schedule and a target")
+    made = session.client().request("POST", "/v1/jobs", json=document)
+    next_run = made.get("next_run_at") or "none"
+    session.done(f"Created {made['name']} ({made['id']}), next run {next_run}.", made)
+
+
+def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:
+    """The document that the flags describe.
+
+    Raises:
+        click.UsageError: two schedules, two targets, or a zone without a schedule.
+    """
+    document: dict[str, Any] = {}
+    forms = {"cron": given["cron"], "every": given["every"], "at": given["at"]}
+    schedules = {k: v for k, v in forms.items() if v}
+    targets = {k: v for k, v in given.items() if k in {"webhook", "shell"} and v}
+    if len(schedules) > 1 or len(targets) > 1:
+        raise click.UsageError("give one of --cron, --every, --at and one of --webhook, --shell")
+    if given["tz"] and not schedules.keys() & {"cron", "at"}:
+        raise click.UsageError("--tz belongs to --cron or --at")
+    if given["name"]:
+        document["name"] = given["name"]
+    if schedules:
+        document["schedule"] = schedules | ({"time_zone": given["tz"]} if given["tz"] else {})
+    if given["webhook"]:
+        document["target"] = {"webhook": {"url": given["webhook"]}}
+    if given["shell"]:
+        document["target"] = {"command": {"shell": given["shell"]}}
+    if given["payload"] is not None:
+        document["payload"] = parse_json(given["payload"], "--payload")
+    return document
+
+
+@jobs.command("pause")
+@click.argument("job")
+@click.option("--until", metavar="INSTANT", help="Resume by itself then.")
+@click.option("--reason", metavar="TEXT")
+@click.option("--cancel", is_flag=True, help="Cancel what is under way; it may finish otherwise.")
+@shared_options
+@pass_session
+def pause_job(
+    session: Context, /, *, job: str, until: str | None, reason: str | None, cancel: bool
+) -> None:
+    """Stop a job from being launched by its schedule."""
+    body: dict[str, str] = {"in_flight": "cancel"} if cancel else {}
+    body |= {k: v for k, v in {"until": until, "reason": reason}.items() if v}
+    answer = on_job(session, job, "POST", "/pause", json=body)
+    session.done(f"Paused {answer['name']}.", answer)
+
+
+@jobs.command("resume")
+@click.argument("job")
+@click.option(
+    "--catch-up",
+    type=click.Choice(["none", "policy"]),
+    help="Whether slots of the pause follow the job's misfire policy; none are launched otherwise.",
+)
+@shared_options
+@pass_session
+def resume_job(session: Context, /, *, job: str, catch_up: str | None) -> None:
+    """Let a paused job run again."""
+    body = {"catch_up": catch_up} if catch_up else {}
+    answer = on_job(session, job, "POST", "/resume", json=body)
+    next_run = answer.get("next_run_at") or "none"
+    session.done(f"Resumed {answer['name']}, next run {next_run}.", answer)
+
+
+@jobs.command("trigger")
+@click.argument("job")
+@click.option("--payload", metavar="JSON", help="Instead of the job's own.")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]))
+@click.option("--overlap", metavar="POLICY", help="Instead of the job's own, for this launch.")
+@shared_options
+@pass_session
+def trigger_job(
+    session: Context,
+    /,
+    *,
+    job: str,
+    payload: str | None,
+    priority: str | None,
+    overlap: str | None,
+) -> None:
+    """Launch a job now."""
+    body: dict[str, Any] = {
+        k: v for k, v in {"priority": priority, "overlap": overlap}.items() if v
+    }
+    if payload is not None:
+        body["payload"] = parse_json(payload, "--payload")
+    launch = on_job(session, job, "POST", "/trigger", json=body)
+    session.done(
+        f"Launched {launch['job']['name']} as {launch['id']} ({launch['state']});"
+        f" `tickrail launches get {launch['id']}` shows it.",
+        launch,
+    )
+
+
+@jobs.command("delete")
+@click.argument("job", nargs=-1, required=True)
+@shared_options
+@pass_session
+def delete_job(session: Context, /, *, job: tuple[str, ...]) -> None:
+    """Delete jobs; what is under way finishes."""
+    for one in job:
+        on_job(session, one, "DELETE")
+        session.done(f"Deleted {one}.")
+
+
+@jobs.command("slots")
+@click.argument("job")
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@shared_options
+@pass_session
+def job_slots(session: Context, /, *, job: str, limit: int) -> None:
+    """Show what became of each due slot of a job: launched, skipped and why, upcoming."""
+    on_job(session, job)  # says which job was meant where there is none
+    pages = session.client().pages(job_path(job, "/slots"), {"limit": min(limit, _PAGE)})
+    session.echo_items(islice(pages, limit), SLOTS, empty="No slots yet.")

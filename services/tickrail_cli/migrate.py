@@ -1,0 +1,76 @@
+"""`tickrail migrate` and `tickrail bootstrap`: set up the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tickrail.core.errors import SetupError
+from tickrail.runtime.settings import Settings
+from tickrail.store import migrate as migrations
+from tickrail.store.installation import read_installation
+from tickrail.store.session import DatabaseSettings
+from tickrail_cli.config import FLAGS, settings_options
+from tickrail_cli.context import Context, pass_session, shared_options
+
+_DEFAULT_PARTITIONS = 64
+ROLES = {"api": "tickrail_api", "engine": "tickrail_engine"}
+SCOPES = ("read", "run", "write", "admin")
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command("migrate")
+@settings_options(*FLAGS["migrate"])
+@click.option(
+    "--api-password-file",
+    "api_file",
+    type=_FILE,
+    metavar="FILE",
+    help="Give the role tickrail_api the password in this file.",
+)
+@click.option(
+    "--engine-password-file",
+    "engine_file",
+    type=_FILE,
+    metavar="FILE",
+    help="Give the role tickrail_engine the password in this file.",
+)
+@shared_options
+@pass_session
+def migrate(
+    session: Context, /, *, api_file: Path | None, engine_file: Path | None, **flags: Any
+) -> None:
+    """Bring the database to this version; needs the owner's connection."""
+    settings = session.settings(flags)
+    passwords = {
+        ROLES[name]: file.read_text("utf-8").strip()
+        for name, file in (("api", api_file), ("engine", engine_file))
+        if file is not None
+    }
+    applied = migrations.migrate(
+        settings.database_url,
+        partitions=_partitions(settings),
+        kafka_partitions=settings.topic_partitions or _stored(settings)[1],
+    )
+    if passwords:
+        migrations.set_passwords(settings.database_url, passwords)
+    answer = {"applied": applied, "passwords": sorted(passwords)}
+    said = f"Applied {', '.join(applied)}." if applied else "The database is up to date."
+    given = f" Passwords are set for {', '.join(sorted(passwords))}." if passwords else ""
+    session.done(said + given, answer)
+
+
+def _partitions(settings: Settings) -> int:
+    """What is set; else what the database has; else the default."""
+    return settings.partitions or _stored(settings)[0] or _DEFAULT_PARTITIONS
+
+
+def _stored(settings: Settings) -> tuple[int | None, int | None]:
+    """P and K of an installation that is there already."""
+    try:
+        found = read_installation(DatabaseSettings(settings.database_url))
+    except SetupError:  # no installation yet, or an older schema: migrate says what is wrong
+        return None, None
+    return found.partitions, found.kafka_partitions
