@@ -93,10 +93,9 @@ class Follower:
         if state not in _SHOWN or self._seen.get(key) == _mark(launch):
             return None
         at = _latest(launch)
-        if state != "running" and key not in self._seen:
-            # Never seen before and over already: only if it came about since the first look.
-            if self._since is None or at is None or at <= self._since:
-                return None
+        new = self._since is not None and at is not None and at > self._since
+        if state != "running" and key not in self._seen and not new:
+            return None  # was over before the first look
         return Change(launch, state, at)
 
     def _remember(self, found: Mapping[str, Launch]) -> None:

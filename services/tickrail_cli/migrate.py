@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -40,7 +39,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @shared_options
 @pass_session
 def migrate(
-    session: Context, /, *, api_file: Path | None, engine_file: Path | None, **flags: Any
+    session: Context, /, *, api_file: Path | None, engine_file: Path | None, **flags: object
 ) -> None:
     """Bring the database to this version; needs the owner's connection."""
     settings = session.settings(flags)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -63,9 +63,10 @@ class _Merged:
         self.values[name] = value
         self.written[name] = written
 
-    def unknown(self, written: str, known: Iterable[str]) -> None:
-        near = nearest(written, known)
-        expected = f"did you mean {near}?" if near else "see the table of settings"
+    def unknown(self, name: str, written: str, form: Callable[[str], str]) -> None:
+        """Refuse a name; `form` writes another one in the way this one was given."""
+        near = nearest(name, Settings.model_fields)
+        expected = f"did you mean {form(near)}?" if near else "see the table of settings"
         self.problems.append(Problem(written, "there is no such setting", expected))
 
 
@@ -116,7 +117,7 @@ def _from_flags(merged: _Merged, flags: Mapping[str, object]) -> None:
         if name in Settings.model_fields:
             merged.take(name, value, written)
         else:
-            merged.unknown(written, map(flag_of, Settings.model_fields))
+            merged.unknown(name, written, flag_of)
 
 
 def _from_environment(merged: _Merged, environ: Mapping[str, str]) -> None:
@@ -126,7 +127,7 @@ def _from_environment(merged: _Merged, environ: Mapping[str, str]) -> None:
             continue
         name, value = variable.removeprefix(PREFIX).lower(), environ[variable]
         if name not in Settings.model_fields or variable != variable_of(name):
-            merged.unknown(variable, map(variable_of, Settings.model_fields))
+            merged.unknown(name, variable, variable_of)
         elif value or _is_list(Settings.model_fields[name]):
             merged.take(name, value, variable)
 
@@ -146,7 +147,7 @@ def _from_file(merged: _Merged, file: Path) -> None:
         if name in Settings.model_fields:
             merged.take(name, value, written)
         else:
-            merged.unknown(written, (f"{file.name}: {n}" for n in Settings.model_fields))
+            merged.unknown(name, written, lambda near: f"{file.name}: {near}")
 
 
 def _flat(table: Mapping[str, Any], above: str) -> Iterator[tuple[str, object]]:
