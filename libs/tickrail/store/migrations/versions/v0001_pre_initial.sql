@@ -373,8 +373,10 @@ grant usage on schema public to tickrail_api, tickrail_engine;
 grant execute on function find_api_key(text), touch_api_key(text), find_tenant(text)
   to tickrail_api;
 grant execute on function make_day(date), drop_day(date), oldest_day() to tickrail_engine;
-grant execute on function oldest_day() to tickrail_api;
+-- The API records launches by hand and slots skipped at a resume, also of a day not made yet.
+grant execute on function make_day(date), oldest_day() to tickrail_api;
 
+grant select on alembic_version to tickrail_api, tickrail_engine;
 grant select on installation, partitions, queues, tenants, calendars, attempts, skips
   to tickrail_api;
 grant select, insert, update on jobs, launches, operations, backfills to tickrail_api;

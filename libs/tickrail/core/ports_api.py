@@ -1,0 +1,319 @@
+"""What the API's use cases need of the database: rows and ports.
+
+A `Transaction` belongs to one tenant; the store's row security shows nothing else to it, so no
+method here takes a tenant. What is of another tenant is absent, by the same statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from tickrail.core.definition import Definition, Plan
+from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
+from tickrail.core.states import State
+
+T = TypeVar("T")
+
+
+class JobState(StrEnum):
+    """The state of a job."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    DELETED = "deleted"
+
+
+JobRef = JobId | str
+"""A job as a caller names it: its id, or the name of a live job."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """A launch as it stands. `job_name` is the job's present name."""
+
+    id: LaunchId
+    job: JobId
+    job_name: str
+    job_version: int
+    origin: str
+    scheduled_at: datetime
+    due_at: datetime
+    state: State
+    attempt: int
+    failures: int
+    max_attempts: int
+    queue: str
+    priority: int
+    worker: str | None
+    claim: int | None
+    cancel_requested: bool
+    created_at: datetime
+    queued_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    result: Mapping[str, Any] | None
+    redrive_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as it stands: its present definition and where it is in its schedule.
+
+    `definition` is the canonical document of `version`, accepted at `defined_at`; `plan` is the
+    part of it that the tick reads. `last_slot_at` is the last slot that was decided on; `launched`
+    counts launches towards max_launches.
+    """
+
+    id: JobId
+    name: str
+    partition: Partition
+    version: int
+    state: JobState
+    next_run_at: datetime | None
+    last_slot_at: datetime | None
+    launched: int
+    plan: Mapping[str, Any]
+    definition: Mapping[str, Any]
+    defined_at: datetime
+    paused: Mapping[str, Any] | None
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    last_launch: LaunchRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One attempt of a launch. `outcome` None: it is under way."""
+
+    attempt: int
+    outcome: str | None
+    certain: bool | None
+    code: int | None
+    message: str
+    body: str
+    worker: str | None
+    claim: int | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManualLaunch:
+    """A launch to insert by hand.
+
+    `payload` is used where `has_payload`, else the definition's.
+    """
+
+    id: LaunchId
+    scheduled_at: datetime
+    origin: str
+    state: State
+    version: int
+    plan: Plan
+    priority: int
+    payload: Any = None
+    has_payload: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRun:
+    """Slots that were not launched, one after the other: first, last, how many, and why."""
+
+    reason: str
+    first: datetime
+    last: datetime
+    count: int
+
+
+class OpenLaunches(NamedTuple):
+    """Open launches of a job, and how many of them are held."""
+
+    open: int
+    held: int
+
+
+class Position(NamedTuple):
+    """Where a page ended: the sort key's value and the id of its last row."""
+
+    value: datetime | str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Which page: sorted by `key`, ascending or not, `limit` rows after a position."""
+
+    key: str
+    ascending: bool
+    limit: int
+    after: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Rows, and where the next page goes on; None: this was the last."""
+
+    items: Sequence[T]
+    after: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs. Without states: all but deleted ones. Tags: key, and value or None for any."""
+
+    states: Sequence[JobState] = ()
+    tags: Sequence[tuple[str, str | None]] = ()
+    name_prefix: str | None = None
+    queue: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFilter:
+    """Which launches: `since <= scheduled_at < until`; states as shown (`retrying` too)."""
+
+    job: JobId | None = None
+    states: Sequence[str] = ()
+    tags: Sequence[tuple[str, str | None]] = ()
+    queue: str | None = None
+    origin: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class JobRecords(Protocol):
+    """Jobs of the transaction's tenant."""
+
+    def find(self, ref: JobRef, *, lock: bool = False) -> JobRecord | None:
+        """The job, deleted ones by id only; `lock` holds its row until the transaction ends."""
+        ...
+
+    def find_deleted(self, name: str) -> JobRecord | None:
+        """The deleted job of this name that was deleted last."""
+        ...
+
+    def insert(self, job: JobRecord, definition: Definition, actor: str) -> bool:
+        """Insert a job with its first version and tags; False: a live job has the name."""
+        ...
+
+    def replace(self, job: JobRecord, definition: Definition, actor: str) -> None:
+        """Write a new version and what follows from it; the row is locked by the caller.
+
+        Raises:
+            NameTakenError: another live job has the name.
+        """
+        ...
+
+    def move(self, job: JobRecord, resume_at: datetime | None = None) -> None:
+        """Write state, pause and next run; the row is locked by the caller."""
+        ...
+
+    def definition_of(self, job: JobId, version: int) -> Mapping[str, Any] | None:
+        """The canonical document of an older version."""
+        ...
+
+    def page(self, where: JobFilter, page: PageRequest) -> Page[JobRecord]:
+        """Jobs in order of created_at or name."""
+        ...
+
+    def insert_skips(self, job: JobId, skips: Sequence[SkippedRun]) -> None:
+        """Record slots that are not launched."""
+        ...
+
+    def skips(
+        self, job: JobId, since: datetime | None, until: datetime | None, page: PageRequest
+    ) -> Sequence[SkippedRun]:
+        """Runs of skipped slots that touch the range, in order of their first slot."""
+        ...
+
+
+class LaunchRecords(Protocol):
+    """Launches of the transaction's tenant."""
+
+    def find(self, launch: LaunchId) -> LaunchRecord | None:
+        """The launch."""
+        ...
+
+    def payload_of(self, launch: LaunchId) -> tuple[bool, Any]:
+        """Whether the launch has a payload of its own, and which."""
+        ...
+
+    def page(self, where: LaunchFilter, page: PageRequest) -> Page[LaunchRecord]:
+        """Launches in order of scheduled_at."""
+        ...
+
+    def attempts(self, launch: LaunchRecord, after: int, limit: int) -> Sequence[AttemptRecord]:
+        """Attempts that ended otherwise than by success, numbers above `after`."""
+        ...
+
+    def open_of(self, job: JobId) -> OpenLaunches:
+        """How many launches of the job are open; its row is locked by the caller."""
+        ...
+
+    def insert(self, job: JobRecord, launch: ManualLaunch) -> LaunchRecord:
+        """Insert a launch by hand, due now."""
+        ...
+
+    def cancel(self, launch: LaunchId) -> LaunchRecord | None:
+        """Cancel an open launch, or ask it to stop where it runs; None: it is not open."""
+        ...
+
+    def cancel_open(self, job: JobId, *, running: bool) -> int:
+        """Cancel the open launches of a job; running ones are asked to stop, or left alone."""
+        ...
+
+    def terminate_open(self, job: JobId) -> int:
+        """End the open launches of a job and take their claims away."""
+        ...
+
+
+class Transaction(Protocol):
+    """One transaction for one tenant. `now` is the database's."""
+
+    @property
+    def tenant(self) -> TenantId:
+        """Whose data this transaction sees."""
+        ...
+
+    @property
+    def now(self) -> datetime:
+        """The database's clock at the beginning of the transaction."""
+        ...
+
+    @property
+    def actor(self) -> str:
+        """Who asks: `key:<id>`."""
+        ...
+
+    @property
+    def jobs(self) -> JobRecords:
+        """Jobs."""
+        ...
+
+    @property
+    def launches(self) -> LaunchRecords:
+        """Launches."""
+        ...
+
+    def queue_kinds(self, queue: str) -> Sequence[str] | None:
+        """The kinds of target that a queue serves; None: there is no such queue."""
+        ...
+
+    def audit(
+        self,
+        action: str,
+        subject: str,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record who changed what."""
+        ...
+
+    def wake_schedulers(self) -> None:
+        """At the commit, tell schedulers that there is something to do."""
+        ...

@@ -1,0 +1,117 @@
+"""What the use cases of jobs share: rules, preconditions, and finding the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tickrail.core.definition import instant_text
+from tickrail.core.errors import NotFoundError, PreconditionFailedError, Problem
+from tickrail.core.plan import Situation
+from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun, Transaction
+
+PAUSED = "paused"
+SKIPPED_BY_HAND = "skipped_by_hand"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRules:
+    """What an installation says of jobs.
+
+    Attributes:
+        partitions: P.
+        history: how far back a slot may lie and still be recorded.
+        check_target: further checks of a target (the egress guard); may ask a name server.
+    """
+
+    partitions: int
+    history: timedelta = timedelta(days=30)
+    check_target: Callable[[Any], list[Problem]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """What a caller demands of the job's present version (If-Match, If-None-Match).
+
+    `versions` None: any. `exists` True: there must be a job; False: there must be none.
+    """
+
+    versions: frozenset[int] | None = None
+    exists: bool | None = None
+
+
+ANY = Precondition()
+
+
+def require(tx: Transaction, ref: JobRef, *, lock: bool = False) -> JobRecord:
+    """The job.
+
+    Raises:
+        NotFoundError: this tenant has no such job.
+    """
+    job = tx.jobs.find(ref, lock=lock)
+    if job is None:
+        what = f"of the name {ref!r}" if isinstance(ref, str) else f"with the id {ref}"
+        raise NotFoundError(f"There is no job {what}.")
+    return job
+
+
+def check_version(tx: Transaction, job: JobRecord | None, wanted: Precondition) -> None:
+    """Hold a precondition against the job as it is.
+
+    Raises:
+        PreconditionFailedError: says what changed since the newest version that was named.
+    """
+    if wanted.exists is False and job is not None:
+        raise PreconditionFailedError(f"The job is there already, at version {job.version}.")
+    if wanted.exists and job is None:
+        raise PreconditionFailedError("There is no such job.")
+    if job is None or wanted.versions is None or job.version in wanted.versions:
+        return
+    newest = max(wanted.versions, default=0)
+    before = tx.jobs.definition_of(job.id, newest)
+    problems = [
+        Problem(f"/{name}", "is not as in the version named")
+        for name, value in job.definition.items()
+        if before is not None and not same(before.get(name), value)
+    ]
+    raise PreconditionFailedError(
+        f"The job is at version {job.version}, not {newest}: read it again.", problems
+    )
+
+
+def within_history(
+    runs: Sequence[SkippedRun], reason: str, now: datetime, history: timedelta
+) -> list[SkippedRun]:
+    """The runs with a reason, their ends moved to where the history still has room."""
+    oldest = (now - history).replace(microsecond=0)
+    return [SkippedRun(reason, max(r.first, oldest), max(r.last, oldest), r.count) for r in runs]
+
+
+def pause_note(tx: Transaction, until: datetime | None, reason: str) -> dict[str, Any]:
+    """Who paused a job, when, why and until when."""
+    return {
+        "by": tx.actor,
+        "at": instant_text(tx.now.replace(microsecond=0)),
+        "reason": reason,
+        "until": instant_text(until),
+    }
+
+
+def situation(job: JobRecord) -> Situation:
+    """A paused or overdue job as the planner wants it."""
+    due = job.next_run_at or datetime.max.replace(tzinfo=UTC)
+    return Situation(job.id, due, launched=job.launched, last_slot=job.last_slot_at)
+
+
+def same(a: Any, b: Any) -> bool:  # noqa: ANN401 - JSON values
+    """Whether two JSON values are the same: 2 is 2.0, and 1 is not true."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(v, b[k]) for k, v in a.items())
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)

@@ -1,0 +1,351 @@
+"""Jobs as their owners change them: create, replace, patch, delete.
+
+Each use case runs in the caller's transaction, which belongs to one tenant and comes first. A
+change locks the job's row, so it falls before or after a tick of that job, never inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from tickrail.core.clock import Clock
+from tickrail.core.definition import Definition, Plan, parse_definition, parse_plan
+from tickrail.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NameTakenError,
+    Problem,
+)
+from tickrail.core.ids import JobId, uuid7
+from tickrail.core.plan import first_due, plan_resume
+from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
+from tickrail.core.schedule import AnyOf, At, Schedule
+from tickrail.core.sharding import partition_of
+from tickrail.engine.job_rules import (
+    ANY,
+    PAUSED,
+    SKIPPED_BY_HAND,
+    JobRules,
+    Precondition,
+    check_version,
+    pause_note,
+    require,
+    same,
+    situation,
+    within_history,
+)
+
+ANSWER_FIELDS = frozenset(
+    {
+        "id", "version", "state", "next_run_at", "last_launch", "partition", "created_at",
+        "updated_at", "schedule_words", "error",
+    }
+)  # fmt: skip
+"""What an answer has beside the definition. A document read, edited and sent back may hold them."""
+
+_TIMING = ("schedule", "starts_at", "ends_at", "jitter", "max_launches")
+_TICK = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A new job, validated, not stored yet."""
+
+    id: JobId
+    definition: Definition
+    at: datetime
+    paused: bool = False
+
+
+class Jobs:
+    """The use cases of jobs."""
+
+    def __init__(self, rules: JobRules, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+
+    def draft(self, document: object) -> Draft:
+        """A new job from a document of the API; before the transaction, since it may take a while.
+
+        `"paused": true` in the document starts the job paused.
+
+        Raises:
+            InvalidInputError: with every problem.
+        """
+        now = self._clock.now()
+        job = JobId(uuid7(self._clock))
+        document, paused = _split_paused(document)
+        definition = parse_definition(
+            document, job=job, now=now, check_target=self._rules.check_target
+        )
+        return Draft(job, definition, now, paused)
+
+    def create(self, tx: Transaction, draft: Draft) -> JobRecord:
+        """Store a new job.
+
+        Raises:
+            NameTakenError: a live job has the name.
+            InvalidInputError: its queue does not serve it, or it would never be due.
+        """
+        definition = draft.definition
+        _check_queue(tx, definition)
+        next_run_at = self._first_run(definition.plan, draft.id, tx.now)
+        job = JobRecord(
+            id=draft.id,
+            name=definition.name,
+            partition=partition_of(draft.id, self._rules.partitions),
+            version=1,
+            state=JobState.PAUSED if draft.paused else JobState.ACTIVE,
+            next_run_at=next_run_at,
+            last_slot_at=None,
+            launched=0,
+            plan=definition.plan_document(),
+            definition=definition.document(),
+            defined_at=draft.at,
+            paused=pause_note(tx, None, "created paused") if draft.paused else None,
+            error=None,
+            created_at=tx.now,
+            updated_at=tx.now,
+        )
+        if not tx.jobs.insert(job, definition, tx.actor):
+            raise NameTakenError(
+                f"A live job has the name {job.name!r} already.",
+                [Problem("/name", "is taken", "another name, or PUT to change that job")],
+            )
+        tx.audit("job.create", f"job:{job.id}", None, job.definition)
+        tx.wake_schedulers()
+        return job
+
+    def put(
+        self, tx: Transaction, ref: JobRef, document: object, wanted: Precondition = ANY
+    ) -> tuple[JobRecord, bool]:
+        """Create or replace the job of a name, or replace that of an id; whether it is new.
+
+        Raises:
+            NotFoundError: there is no job with the id.
+            PreconditionFailedError, NameTakenError, InvalidInputError: as for the others.
+        """
+        if isinstance(document, dict):
+            document = {k: v for k, v in document.items() if k not in ANSWER_FIELDS}
+            if isinstance(ref, str):
+                document.setdefault("name", ref)
+                if document["name"] != ref:
+                    raise InvalidInputError(
+                        "The job is not valid.",
+                        [Problem("/name", "is not the name in the path", repr(ref))],
+                    )
+        job = tx.jobs.find(ref, lock=True)
+        check_version(tx, job, wanted)
+        if job is None:
+            if not isinstance(ref, str):
+                require(tx, ref)
+            return self.create(tx, self.draft(document)), True
+        # `paused` of a document says how a job begins; a job that is there keeps its state.
+        document, _ = _split_paused(document)
+        return self._change(tx, job, document), False
+
+    def patch(
+        self, tx: Transaction, ref: JobRef, patch: object, wanted: Precondition = ANY
+    ) -> JobRecord:
+        """Apply a JSON merge patch (RFC 7396) to the canonical document.
+
+        Raises:
+            NotFoundError, PreconditionFailedError, NameTakenError, InvalidInputError: as above.
+        """
+        if not isinstance(patch, dict):
+            raise InvalidInputError(
+                "The patch is not valid.", [Problem("", "is not an object", "a JSON merge patch")]
+            )
+        job = require(tx, ref, lock=True)
+        check_version(tx, job, wanted)
+        return self._change(tx, job, merge(job.definition, patch))
+
+    def _change(self, tx: Transaction, job: JobRecord, document: object) -> JobRecord:
+        if job.state is JobState.DELETED:
+            raise ConflictError("The job is deleted; it can be read, not changed.")
+        definition = self._parse_over(job, document, tx.now)
+        new = definition.document()
+        if same(new, job.definition):
+            return job
+        changed = [name for name, value in new.items() if not same(value, job.definition[name])]
+        if "target" in changed and self._rules.check_target is not None:
+            problems = self._rules.check_target(definition.target)
+            if problems:
+                raise InvalidInputError("The job is not valid.", problems)
+        if "target" in changed or "queue" in changed:
+            _check_queue(tx, definition)
+        after = replace(
+            job,
+            name=definition.name,
+            version=job.version + 1,
+            plan=definition.plan_document(),
+            definition=new,
+            defined_at=tx.now,
+            error=None,
+            updated_at=tx.now,
+        )
+        if any(name in changed for name in _TIMING):
+            after = self._retime(tx, after, job, definition.plan)
+        tx.jobs.replace(after, definition, tx.actor)
+        tx.audit("job.change", f"job:{job.id}", job.definition, new)
+        tx.wake_schedulers()
+        return after
+
+    def _retime(self, tx: Transaction, job: JobRecord, before: JobRecord, plan: Plan) -> JobRecord:
+        """Where the job goes on under its new schedule: after its last slot and this edit.
+
+        Slots that were due under the old schedule and not launched are recorded as skipped.
+        """
+        skips, last_slot = self._passed(before, tx.now)
+        why = PAUSED if before.state is JobState.PAUSED else SKIPPED_BY_HAND
+        tx.jobs.insert_skips(job.id, within_history(skips, why, tx.now, self._rules.history))
+        state: JobState = before.state if before.state is JobState.PAUSED else JobState.ACTIVE
+        if plan.max_launches is not None and job.launched >= plan.max_launches:
+            return replace(job, state=JobState.FINISHED, next_run_at=None, last_slot_at=last_slot)
+        if same(before.definition["schedule"], job.definition["schedule"]):
+            next_run_at = first_due(plan, job.id, max(last_slot or tx.now, tx.now))
+            if next_run_at is None and plan.schedule is not None:
+                state = JobState.FINISHED
+        else:
+            next_run_at = self._first_run(plan, job.id, tx.now)
+        return replace(job, state=state, next_run_at=next_run_at, last_slot_at=last_slot)
+
+    def _first_run(self, plan: Plan, job: JobId, now: datetime) -> datetime | None:
+        """The first run of a new schedule: after now, or a one-off's instant in the past."""
+        if plan.schedule is None:
+            return None
+        after, once = now, _one_off(plan.schedule)
+        if once is not None and once <= now:
+            oldest = now - self._rules.history
+            if once < oldest:
+                raise _never("/schedule/at", "is older than the history", f"after {oldest:%F}")
+            after = once - _TICK
+        due = first_due(plan, job, after)
+        if due is None:
+            place = "/schedule" if plan.ends_at is None else "/ends_at"
+            raise _never(place, "leaves no run to come", "a time that is to come")
+        return due
+
+    def _parse_over(self, job: JobRecord, document: object, now: datetime) -> Definition:
+        """The definition of a document that takes the place of the job's.
+
+        What an interval is measured from, where the document does not say, is the moment at which
+        it was first accepted: the same document again must not move it.
+        """
+        first: Definition | None = None
+        failure: InvalidInputError | None = None
+        for base in (now, *_anchors(job.definition["schedule"]), job.defined_at):
+            try:
+                found = parse_definition(document, job=job.id, now=base)
+            except InvalidInputError as e:
+                failure = failure or e
+                continue
+            if same(found.document()["schedule"], job.definition["schedule"]):
+                return found
+            if base is now:
+                first = found
+        if first is None:
+            raise failure or InvalidInputError("The job is not valid.")
+        return first
+
+    def delete(self, tx: Transaction, ref: JobRef, wanted: Precondition = ANY) -> None:
+        """Delete a job: its name is free, open launches that do not run yet are cancelled.
+
+        Deleting it again changes nothing.
+
+        Raises:
+            NotFoundError, PreconditionFailedError: as above.
+        """
+        job = tx.jobs.find(ref, lock=True)
+        if job is None and isinstance(ref, str):
+            job = tx.jobs.find_deleted(ref)
+        if job is None:
+            job = require(tx, ref)
+        if job.state is JobState.DELETED:
+            return
+        check_version(tx, job, wanted)
+        tx.jobs.move(replace(job, state=JobState.DELETED, next_run_at=None, paused=None))
+        tx.launches.cancel_open(job.id, running=False)
+        tx.audit("job.delete", f"job:{job.id}", job.definition, None)
+        tx.wake_schedulers()
+
+    def _passed(
+        self, job: JobRecord, now: datetime
+    ) -> tuple[Sequence[SkippedRun], datetime | None]:
+        """Slots of a job that are due and not decided on, and its last slot with them."""
+        live = job.state in (JobState.ACTIVE, JobState.PAUSED)
+        if not live or job.next_run_at is None or job.next_run_at > now:
+            return [], job.last_slot_at
+        plan = parse_plan(job.plan, job=job.id, now=now)
+        decision = plan_resume(plan, situation(job), now)
+        found = [SkippedRun(PAUSED, s.first, s.last, s.count) for s in decision.skipped]
+        return found, decision.last_slot
+
+
+def merge(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON merge patch (RFC 7396) applied: null removes, objects merge, the rest replaces."""
+    result = dict(document)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            before = result.get(name)
+            result[name] = merge(before if isinstance(before, dict) else {}, value)
+        else:
+            result[name] = value
+    return result
+
+
+def _split_paused(document: object) -> tuple[object, bool]:
+    """The document without `paused`, and whether it said true."""
+    if not isinstance(document, dict) or "paused" not in document:
+        return document, False
+    paused = document["paused"]
+    if paused is not None and not isinstance(paused, bool | dict):
+        raise InvalidInputError(
+            "The job is not valid.",
+            [Problem("/paused", "is not a boolean", "true or false, read when the job is created")],
+        )
+    return {k: v for k, v in document.items() if k != "paused"}, bool(paused)
+
+
+def _check_queue(tx: Transaction, definition: Definition) -> None:
+    kinds = tx.queue_kinds(definition.plan.queue)
+    if kinds is None:
+        problem = Problem("/queue", f"is {definition.plan.queue!r}", "a queue that there is")
+    elif definition.kind not in kinds:
+        served = ", ".join(sorted(kinds)) or "no target at all"
+        problem = Problem(
+            "/queue",
+            f"does not serve {definition.kind} targets",
+            f"a queue that does ({definition.plan.queue} serves {served})",
+        )
+    else:
+        return
+    raise InvalidInputError("The job is not valid.", [problem])
+
+
+def _one_off(schedule: Schedule) -> datetime | None:
+    """The instant of a schedule that is due once (or at both passes of a local time)."""
+    if isinstance(schedule, At):
+        return schedule.instant
+    if isinstance(schedule, AnyOf) and all(isinstance(p, At) for p in schedule.parts):
+        return min(p.instant for p in schedule.parts if isinstance(p, At))
+    return None
+
+
+def _never(pointer: str, message: str, expected: str) -> InvalidInputError:
+    return InvalidInputError("The job is not valid.", [Problem(pointer, message, expected)])
+
+
+def _anchors(schedule: Any) -> list[datetime]:  # noqa: ANN401 - a canonical schedule document
+    """The instants that intervals of a canonical schedule are measured from."""
+    if not isinstance(schedule, dict):
+        return []
+    found = [a for part in schedule.get("any_of", ()) for a in _anchors(part)]
+    if "every" in schedule and isinstance(schedule.get("anchor"), str):
+        found.append(datetime.fromisoformat(schedule["anchor"]))
+    return found

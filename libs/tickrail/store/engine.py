@@ -1,0 +1,153 @@
+"""The API's connections, and the port `Transaction` put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import orjson
+import psycopg
+from sqlalchemy import Engine, create_engine, select, text
+
+from tickrail.core.clock import Clock
+from tickrail.core.ids import TenantId, uuid7
+from tickrail.store.audit import write_audit
+from tickrail.store.jobs import JobTable
+from tickrail.store.launches import LaunchTable
+from tickrail.store.session import DatabaseSettings
+from tickrail.store.tables import partitions, queues
+from tickrail.store.tenancy import (
+    BaseTransaction,
+    Caller,
+    TenantTransaction,
+    installation_transaction,
+    tenant_transaction,
+)
+
+_WAKE = text("select pg_notify('tickrail_wake', '')")
+_LOCK_TIMEOUT = 5.0
+_POOL_WAIT = 10.0
+
+
+def make_engine(settings: DatabaseSettings, *, pool_size: int = 16) -> Engine:
+    """A pool of connections for the API's role; each is tried before it is lent.
+
+    Args:
+        settings: the API role's.
+        pool_size: at most so many connections; who finds none free waits for ten seconds.
+    """
+    options = " ".join(
+        f"-c {key}={value}"
+        for key, value in {
+            "statement_timeout": int(settings.statement_timeout * 1000),
+            "idle_in_transaction_session_timeout": int(settings.idle_timeout * 1000),
+            "lock_timeout": int(_LOCK_TIMEOUT * 1000),
+            "timezone": "UTC",
+            "jit": "off",
+        }.items()
+    )
+
+    def connect() -> psycopg.Connection[Any]:
+        # The driver reads every form of a connection string; SQLAlchemy only URLs.
+        conn = psycopg.connect(
+            settings.url,
+            application_name=settings.name,
+            options=options,
+            connect_timeout=5,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
+            tcp_user_timeout=10_000,
+        )
+        conn.prepare_threshold = 5 if settings.prepare else None
+        return conn
+
+    return create_engine(
+        "postgresql+psycopg://",
+        creator=connect,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=_POOL_WAIT,
+        pool_pre_ping=True,
+        json_serializer=lambda value: orjson.dumps(value).decode(),
+        json_deserializer=orjson.loads,
+    )
+
+
+class ApiTransaction:
+    """The port `Transaction` on PostgreSQL; `base` is for the other files of this room."""
+
+    def __init__(self, base: TenantTransaction, clock: Clock) -> None:
+        self.base = base
+        self.tenant = base.tenant
+        self.now = base.now
+        self.actor = base.caller.actor
+        self.jobs = JobTable(base)
+        self.launches = LaunchTable(base)
+        self._clock = clock
+
+    def queue_kinds(self, queue: str) -> Sequence[str] | None:
+        """The kinds of target that a queue serves; None: there is no such queue."""
+        found: Sequence[str] | None = self.base.execute(
+            select(queues.c.kinds).where(queues.c.name == queue)
+        ).scalar_one_or_none()
+        return found
+
+    def audit(
+        self,
+        action: str,
+        subject: str,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record who changed what."""
+        write_audit(self.base, uuid7(self._clock), action, subject, before, after)
+
+    def wake_schedulers(self) -> None:
+        """At the commit, tell schedulers that there is something to do."""
+        self.base.execute(_WAKE)
+
+
+class ApiDatabase:
+    """The API's way into the database. Safe to use from several threads."""
+
+    def __init__(self, settings: DatabaseSettings, clock: Clock, *, pool_size: int = 16) -> None:
+        """A pool that opens its connections when they are needed."""
+        self.engine = make_engine(settings, pool_size=pool_size)
+        self._clock = clock
+
+    @contextmanager
+    def tenant(self, tenant: TenantId, caller: Caller) -> Iterator[ApiTransaction]:
+        """A transaction for one tenant.
+
+        Raises:
+            UnavailableError: the database does not answer.
+        """
+        with tenant_transaction(self.engine, tenant, caller) as tx:
+            yield ApiTransaction(tx, self._clock)
+
+    def installation(self) -> AbstractContextManager[BaseTransaction]:
+        """A transaction without a tenant."""
+        return installation_transaction(self.engine)
+
+    def close(self) -> None:
+        """Close the pool."""
+        self.engine.dispose()
+
+
+def list_queues(tx: BaseTransaction, after: str, limit: int) -> Sequence[Mapping[str, Any]]:
+    """Queues by name, those after `after`."""
+    rows = tx.execute(
+        select(queues).where(queues.c.name > after).order_by(queues.c.name).limit(limit)
+    )
+    return [dict(r) for r in rows.mappings()]
+
+
+def list_partitions(tx: BaseTransaction, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+    """The fence rows of partitions: epoch and owner."""
+    p = partitions.c
+    rows = tx.execute(
+        select(partitions).where(p.partition > after).order_by(p.partition).limit(limit)
+    )
+    return [dict(r) for r in rows.mappings()]

@@ -1,0 +1,293 @@
+"""The tables, as the API's statements name them.
+
+The migrations are what makes the schema; a drift test holds this file to it. Row security adds the
+tenant to every statement: nothing here or beside it filters by tenant.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    REAL,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData()
+
+INSTANT = DateTime(timezone=True)
+NAME = Text(collation="C")
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("launch_id", Uuid, primary_key=True),
+    Column("scheduled_at", INSTANT, primary_key=True),
+    Column("tenant_id", Uuid, nullable=False),
+    Column("attempt", Integer, primary_key=True),
+    Column("claim", BigInteger),
+    Column("worker", Text),
+    Column("started_at", INSTANT),
+    Column("finished_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("outcome", Text, nullable=False),
+    Column("certain", Boolean, nullable=False),
+    Column("code", Integer),
+    Column("message", Text, nullable=False, server_default=text("''::text")),
+    Column("body", Text, nullable=False, server_default=text("''::text")),
+)
+installation = Table(
+    "installation",
+    metadata,
+    Column("singleton", Boolean, primary_key=True, server_default=text("true")),
+    Column("id", Uuid, nullable=False, server_default=text("gen_random_uuid()")),
+    Column("partitions", Integer, nullable=False),
+    Column("kafka_partitions", Integer, nullable=False),
+    Column("generation", Integer, nullable=False, server_default=text("0")),
+    Column("tzdata", Text, nullable=False, server_default=text("''::text")),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+launches = Table(
+    "launches",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("scheduled_at", INSTANT, primary_key=True),
+    Column("tenant_id", Uuid, nullable=False),
+    Column("job_id", Uuid, nullable=False),
+    Column("job_version", Integer, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("queue", NAME, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("origin", NAME, nullable=False),
+    Column("state", NAME, nullable=False),
+    Column("phase", SmallInteger, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default=text("1")),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("max_attempts", Integer, nullable=False),
+    Column("rerun", Boolean, nullable=False),
+    Column("visibility", REAL, nullable=False),
+    Column("due_at", INSTANT, nullable=False),
+    Column("start_before", INSTANT),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("queued_at", INSTANT),
+    Column("publications", Integer, nullable=False, server_default=text("0")),
+    Column("claim", BigInteger),
+    Column("claim_expires_at", INSTANT),
+    Column("worker", Text),
+    Column("started_at", INSTANT),
+    Column("finished_at", INSTANT),
+    Column("cancel_requested", Boolean, nullable=False, server_default=text("false")),
+    Column("redrive_count", Integer, nullable=False, server_default=text("0")),
+    Column("dlq_owed", Boolean, nullable=False, server_default=text("false")),
+    Column("epoch", BigInteger, nullable=False),
+    Column("payload", JSONB),
+    Column("result", JSONB),
+)
+Index(
+    "launches_due",
+    launches.c.partition,
+    launches.c.queue,
+    launches.c.tenant_id,
+    launches.c.due_at,
+    postgresql_where=text("(phase = 1)"),
+)
+Index("launches_flight", launches.c.partition, postgresql_where=text("(phase = 2)"))
+Index("launches_held", launches.c.partition, postgresql_where=text("(phase = 0)"))
+Index("launches_job", launches.c.job_id, launches.c.scheduled_at)
+Index(
+    "launches_open",
+    launches.c.job_id,
+    launches.c.scheduled_at,
+    postgresql_where=text("(phase < 3)"),
+)
+Index("launches_owed", launches.c.partition, postgresql_where=text("dlq_owed"))
+Index("launches_tenant", launches.c.tenant_id, launches.c.scheduled_at, launches.c.id)
+partitions = Table(
+    "partitions",
+    metadata,
+    Column("partition", SmallInteger, primary_key=True),
+    Column("epoch", BigInteger, nullable=False, server_default=text("0")),
+    Column("owner", Text, nullable=False, server_default=text("''::text")),
+    Column("taken_at", INSTANT),
+)
+queues = Table(
+    "queues",
+    metadata,
+    Column("name", NAME, primary_key=True),
+    Column("kinds", ARRAY(Text), nullable=False),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+skips = Table(
+    "skips",
+    metadata,
+    Column("job_id", Uuid, primary_key=True),
+    Column("scheduled_at", INSTANT, primary_key=True),
+    Column("last_at", INSTANT, nullable=False),
+    Column("tenant_id", Uuid, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("reason", Text, primary_key=True),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+Index("skips_job", skips.c.job_id, skips.c.scheduled_at)
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'active'::text")),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    UniqueConstraint("name", name="tenants_name_key"),
+)
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id")),
+    Column("name", Text, nullable=False, server_default=text("''::text")),
+    Column("secret_hash", LargeBinary, nullable=False),
+    Column("scopes", ARRAY(Text), nullable=False),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("expires_at", INSTANT),
+    Column("revoked_at", INSTANT),
+    Column("last_used_at", INSTANT),
+)
+Index("api_keys_tenant", api_keys.c.tenant_id, api_keys.c.id)
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("before", JSONB),
+    Column("after", JSONB),
+    Column("request_id", Text, nullable=False, server_default=text("''::text")),
+    Column("address", Text, nullable=False, server_default=text("''::text")),
+)
+Index("audit_log_tenant", audit_log.c.tenant_id, audit_log.c.at, audit_log.c.id)
+calendars = Table(
+    "calendars",
+    metadata,
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("document", JSONB, nullable=False),
+    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
+    Column("key", NAME, primary_key=True),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("status", Integer),
+    Column("headers", JSONB),
+    Column("body", LargeBinary),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("locked_until", INSTANT),
+)
+Index("idempotency_keys_age", idempotency_keys.c.created_at)
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("name", NAME, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("state", Text, nullable=False),
+    Column("next_run_at", INSTANT),
+    Column("last_slot_at", INSTANT),
+    Column("launched", BigInteger, nullable=False, server_default=text("0")),
+    Column("plan", JSONB, nullable=False),
+    Column("paused", JSONB),
+    Column("resume_at", INSTANT),
+    Column("error", Text),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("deleted_at", INSTANT),
+)
+Index(
+    "jobs_due",
+    jobs.c.partition,
+    jobs.c.next_run_at,
+    postgresql_where=text("((state = 'active'::text) AND (next_run_at IS NOT NULL))"),
+)
+Index(
+    "jobs_live_name",
+    jobs.c.tenant_id,
+    jobs.c.name,
+    unique=True,
+    postgresql_where=text("(state <> 'deleted'::text)"),
+)
+Index(
+    "jobs_resume",
+    jobs.c.partition,
+    jobs.c.resume_at,
+    postgresql_where=text("(resume_at IS NOT NULL)"),
+)
+Index("jobs_tenant", jobs.c.tenant_id, jobs.c.created_at, jobs.c.id)
+operations = Table(
+    "operations",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("document", JSONB, nullable=False),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("ciphertext", LargeBinary, nullable=False),
+    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+backfills = Table(
+    "backfills",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("job_id", Uuid, ForeignKey("jobs.id"), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("document", JSONB, nullable=False),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+Index("backfills_job", backfills.c.job_id, backfills.c.id)
+job_tags = Table(
+    "job_tags",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("key", NAME, primary_key=True),
+    Column("value", NAME, nullable=False),
+)
+Index("job_tags_find", job_tags.c.tenant_id, job_tags.c.key, job_tags.c.value, job_tags.c.job_id)
+job_versions = Table(
+    "job_versions",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("definition", JSONB, nullable=False),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("created_by", Text, nullable=False, server_default=text("''::text")),
+)
