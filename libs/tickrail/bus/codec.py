@@ -180,7 +180,7 @@ def _instant(text: str) -> datetime:
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError("no offset")
-    return instant.astimezone(UTC)
+    return instant if instant.tzinfo is UTC else instant.astimezone(UTC)
 
 
 def _trace(value: object) -> str | None:
