@@ -37,7 +37,7 @@ def containers() -> Iterator[tuple[str, str, str]]:
         _wait("etcd", lambda: healthy(etcd_port))
         _wait("Kafka", lambda: brokers_at(kafka_port) > 0)
         yield (
-            f"postgresql://postgres:{PASSWORD}@127.0.0.1:{postgres_port}/tickrail",
+            f"postgresql://postgres:{PASSWORD}@127.0.0.1:{postgres_port}/postgres",
             f"127.0.0.1:{etcd_port}",
             f"127.0.0.1:{kafka_port}",
         )
@@ -60,7 +60,6 @@ def _postgres(port: int) -> DockerContainer:
     return (
         DockerContainer(POSTGRES_IMAGE)
         .with_env("POSTGRES_PASSWORD", PASSWORD)
-        .with_env("POSTGRES_DB", "tickrail")
         .with_bind_ports(5432, ("127.0.0.1", port))
         .with_command("postgres -c max_connections=300 -c fsync=off -c full_page_writes=off")
     )

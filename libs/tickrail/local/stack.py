@@ -327,8 +327,6 @@ def _start_one(server: Server, progress: Progress) -> None:
     with step_of(progress, f"starting {server.name}") as step:
         server.start()
         server.wait_ready()
-        if isinstance(server, Postgres):
-            server.ensure_database()
         step.done(f"{server.version}, port {server.port}")
 
 
