@@ -81,12 +81,13 @@ class EtcdServer:
 
     def kill(self) -> None:
         """kill -9, waited for."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self.thaw()
-            self._end(signal.SIGTERM)
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait(10)
+        self._process = None
+        if self._log is not None:
+            self._log.close()
 
     def freeze(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -103,16 +104,3 @@ class EtcdServer:
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._signal(number)
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
-        self._process = None
-        if self._log is not None:
-            self._log.close()

@@ -27,8 +27,8 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     # Back soon after an outage; the defaults go up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.min_reconnect_backoff_ms", 2000),
+    ("grpc.max_reconnect_backoff_ms", 900),
     # Pings on a stream with no traffic. etcd refuses more than one in 5 s. Without the last
     # option gRPC does not act on a ping that is not answered.
     ("grpc.keepalive_time_ms", 6000),
@@ -64,6 +64,8 @@ class EtcdClient:
         self._lock = threading.Lock()
         self._current = 0
         self._token: str | None = None
+        self._answering = threading.Event()
+        self._answering.set()
         self._on_failover: list[Callable[[], None]] = []
 
     @property
@@ -74,6 +76,14 @@ class EtcdClient:
     def on_failover(self, callback: Callable[[], None]) -> None:
         """Have this called when calls begin to go to another server."""
         self._on_failover.append(callback)
+
+    def wait_answering(self, seconds: float) -> None:
+        """Wait until a unary call was answered after one was not, for so long at most."""
+        self._answering.wait(seconds)
+
+    def stop_waiting(self) -> None:
+        """Let go whoever is in `wait_answering`."""
+        self._answering.set()
 
     def unary(self, service: str, method: str, request: object) -> Any:  # noqa: ANN401 - a message
         """One call with one answer.
@@ -118,7 +128,8 @@ class EtcdClient:
         """
         index = self._current
         metadata = [*self._metadata(index), ("hasleader", "true")]
-        return self._call(index, service, method)(requests, metadata=metadata), index
+        made = self._call(index, service, method)
+        return made(requests, metadata=metadata), index
 
     def failed(self, error: grpc.RpcError, index: int) -> TickrailError:
         """Take note of a failed call: go to another server, or forget the token; what to raise."""
@@ -128,6 +139,7 @@ class EtcdClient:
             self.forget_token()
             return UnavailableError(f"{where} wants a new token: {detail}")
         if code in _NOT_ANSWERED:
+            self._answering.clear()
             self._fail_over(index)
             reason = detail if code is grpc.StatusCode.UNAVAILABLE else code.value[1]
             return UnavailableError(f"{where} does not answer: {reason}")
@@ -164,15 +176,17 @@ class EtcdClient:
         """Make a call; once more with a new token when the one it had is no longer good."""
         index = self._current
         try:
-            return once(index, self._metadata(index))
+            answer = once(index, self._metadata(index))
         except grpc.RpcError as error:
             known = self.failed(error, index)
             if not _token_refused(error) or not self._settings.username:
                 raise known from None
-        try:
-            return once(index, self._metadata(index))
-        except grpc.RpcError as error:
-            raise self.failed(error, index) from None
+            try:
+                answer = once(index, self._metadata(index))
+            except grpc.RpcError as again:
+                raise self.failed(again, index) from None
+        self._answering.set()
+        return answer
 
     def _metadata(self, index: int) -> Metadata:
         if not self._settings.username:

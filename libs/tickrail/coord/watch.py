@@ -21,6 +21,7 @@ from tickrail.core.errors import TickrailError
 
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 2.0
+_OWN_TRY_SECONDS = 5.0
 _LOG = structlog.get_logger()
 
 
@@ -62,7 +63,8 @@ class Watch:
         """End; returns when the thread has ended."""
         self._stopped.set()
         self.reconnect()
-        self._thread.join(timeout=5)
+        self._client.stop_waiting()
+        self._thread.join(timeout=_OWN_TRY_SECONDS)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -73,6 +75,9 @@ class Watch:
             # Also after an orderly end, so that nothing can make this spin.
             self._stopped.wait(self._delay * self._rng.uniform(0.5, 1.0))
             self._delay = min(_LONGEST_DELAY, self._delay * 2)
+            # An outage ends when the owner's calls are answered again; to try here as well would
+            # only cost. Now and then it is tried all the same, should nobody else call.
+            self._client.wait_answering(_OWN_TRY_SECONDS)
 
     def _connect(self) -> None:
         done = threading.Event()
@@ -84,7 +89,8 @@ class Watch:
                 return
             self._read(stream)
         except grpc.RpcError as error:
-            if not self._stopped.is_set():
+            # Cancelled: by `reconnect`, mostly.
+            if error.code() is not grpc.StatusCode.CANCELLED:
                 raise self._client.failed(error, server) from None
         finally:
             done.set()

@@ -10,7 +10,7 @@ import structlog
 from tickrail.core.clock import Clock
 
 _FIRST_DELAY = 0.1
-_LONGEST_DELAY = 2.0
+_LONGEST_DELAY = 1.0
 _LOG = structlog.get_logger()
 
 
@@ -39,7 +39,7 @@ class Outage:
         return self._since is not None
 
     def failed(self, error: Exception) -> float:
-        """A call failed; the seconds to wait before the next (0.1 s doubling to 2 s, jittered)."""
+        """A call failed; the seconds to wait before the next (0.1 s doubling to 1 s, jittered)."""
         with self._lock:
             began = self._since is None
             if began:

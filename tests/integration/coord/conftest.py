@@ -22,7 +22,7 @@ def shared_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer
     """One server for all tests that do not harm it."""
     server = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
     yield server
-    server.stop()
+    server.kill()
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def own_etcd(tmp_path: Path) -> Iterator[EtcdServer]:
     """A server that the test may kill."""
     server = EtcdServer(tmp_path / "etcd").start()
     yield server
-    server.stop()
+    server.kill()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import structlog
 from tests.integration.coord.conftest import Connect
 from tests.support.clock import FakeClock
 from tests.support.etcd_server import EtcdServer, free_port
@@ -22,6 +23,7 @@ from tickrail.core.ids import Partition
 from tickrail.core.ports_ownership import Member
 from tickrail.engine.ownership import OwnershipSettings
 
+LOG = structlog.get_logger()
 pytestmark = pytest.mark.integration
 P0, P1 = Partition(0), Partition(1)
 
@@ -32,6 +34,13 @@ def answers(coordinator: EtcdCoordinator) -> bool:
     except UnavailableError:
         return False
     return True
+
+
+def renews(coordinator: EtcdCoordinator, lease: int) -> bool:
+    try:
+        return coordinator.renew(lease) > 0
+    except UnavailableError:
+        return False
 
 
 def test_killed_and_restarted(own_etcd: EtcdServer, connect: Connect) -> None:
@@ -69,12 +78,12 @@ def test_frozen_is_noticed_by_calls_and_by_the_idle_watch(
     assert watch is not None
     until(lambda: watch.connections == 1)
     own_etcd.freeze()
+    assert until(lambda: watch._stream is None, 15) < 9  # nothing but pings tells the watch
     clock = SystemClock()
     began = clock.monotonic()
     with pytest.raises(UnavailableError, match="does not answer"):
         coordinator.renew(lease)
-    assert 1.5 < clock.monotonic() - began < 2.5
-    assert until(lambda: watch._stream is None, 15) < 9
+    assert clock.monotonic() - began < 2.5
     own_etcd.thaw()
     assert until(lambda: answers(coordinator), 5) < 2.5
     assert coordinator.renew(lease) > 0
@@ -136,13 +145,12 @@ def test_a_cluster_of_three_that_loses_its_leader(tmp_path: Path, connect: Conne
         key = coordinator.claim(P0, "a-1", lease)
         leader = _leader(coordinator, servers)
         servers[leader].freeze()
-        took = until(lambda: answers(coordinator), 15)
-        assert took < 8
-        assert coordinator.renew(lease) > 0
+        assert until(lambda: renews(coordinator, lease), 15) < 8
+        until(lambda: answers(coordinator), 5)
         assert coordinator.snapshot().owners == {P0: key}
     finally:
         for server in servers:
-            server.stop()
+            server.kill()
 
 
 def _leader(coordinator: EtcdCoordinator, servers: list[EtcdServer]) -> int:
@@ -175,11 +183,13 @@ def test_while_etcd_is_down_next_to_no_cpu_is_used_and_it_comes_back_by_itself(
         pause(10)
         share = (time.process_time() - before) / 10
         own_etcd.start()
+        control = connect(own_etcd.endpoint)
+        until(lambda: answers(control))  # it has elected itself
         back = until(lambda: process.count == 8, 10)
         assert process.ownership.status().identity != first
         assert process.errors == []
-        print(f"CPU while etcd is down {share:.2%}; back after {back:.2f} s")
+        LOG.info("measured", cpu_share_while_etcd_is_down=share, seconds_until_back=back)
         assert share < 0.005
-        assert back < 3
+        assert back < 2
     finally:
         process.die()
