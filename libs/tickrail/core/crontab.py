@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from tickrail.core.cron import ALIASES, CronExpression
+from tickrail.core.cron import ALIASES, CronError, CronExpression
 from tickrail.core.crontab_lines import (
     LineError,
     Note,
@@ -222,6 +222,10 @@ class _Reader:
         if expression == _REBOOT:
             self.reboot += 1
             return [("reboot", "@reboot is left out: there is no boot to follow")]
+        try:
+            parsed = CronExpression.parse(expression)
+        except CronError as e:
+            return [*notes, ("never_fires", f"left out: {e.message}")]  # cron takes it silently
         command, given = command_and_input(rest.rstrip("\r"))
         if given is not None:
             notes.append(("percent", "an unescaped % ends the command; the rest is its input"))
@@ -229,7 +233,7 @@ class _Reader:
         if not self.system and command.startswith("root "):
             notes.append(("user_column", "the command begins with root: a system crontab?"))
         known = {code for code, _ in notes}
-        notes += [n for n in self._schedule_notes(expression) if n[0] not in known]
+        notes += [n for n in lint_expression(parsed) if n[0] in _TOLD and n[0] not in known]
         self.entries.append(
             CrontabEntry(
                 line=number,
@@ -243,14 +247,6 @@ class _Reader:
             )
         )
         return []
-
-    @staticmethod
-    def _schedule_notes(expression: str) -> list[tuple[str, str]]:
-        try:
-            parsed = CronExpression.parse(expression)
-        except ValueError as e:
-            raise LineError(f"the schedule {expression!r} {e}") from None
-        return [(code, text) for code, text in lint_expression(parsed) if code in _TOLD]
 
 
 def _schedule(text: str) -> tuple[str, str, list[tuple[str, str]]]:

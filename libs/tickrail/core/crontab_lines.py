@@ -200,11 +200,11 @@ class _Field:
         if text.isdigit() and self.spec.low <= int(text[:9]) <= self.spec.high:
             return int(text[:9]), found.end()
         try:
-            FieldParser(self.spec, self.parser.position, text, NO_KEY).parse()
+            FieldParser(self.spec, self.parser.position, found[0], NO_KEY).parse()
         except CronError as e:
             raise LineError(e.message, e.expected) from None
         raise LineError(
-            f"{self.spec.name} (field {self.parser.position}): cron knows no {text!r}",
+            f"{self.spec.name} (field {self.parser.position}): cron knows no {found[0]!r}",
             f"{self.spec.name} is {self.spec.allowed}",
         )
 

@@ -124,6 +124,9 @@ def missed(s: Schedule, after: datetime, until: datetime, limit: int) -> Missed 
     limit = max(1, limit)
     if isinstance(s, AnyOf):
         return _missed_any(s, after, until, limit)
+    if isinstance(s, CalendarInterval):
+        every = list(_walk(s, after, until))
+        return Missed(len(every), tuple(every[:limit]), tuple(every[-limit:]))
     count = _count(s, after, until)
     oldest = tuple(islice(_walk(s, after, until), limit))
     if count <= limit:
@@ -154,7 +157,7 @@ def _walk(s: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
 
 def _count(s: Schedule, after: datetime, until: datetime) -> int:
     """How many slots a schedule that is no combination has in the range."""
-    if isinstance(s, Cron | CalendarInterval):
+    if isinstance(s, Cron):
         return walker_of(s).count((after - EPOCH) // _SECOND, (until - EPOCH) // _SECOND)
     if isinstance(s, Every) and s.measured_from is MeasuredFrom.SCHEDULE:
         low = max(-1, (after - s.anchor) // s.period)
@@ -164,7 +167,7 @@ def _count(s: Schedule, after: datetime, until: datetime) -> int:
 
 def _before_last(s: Schedule, after: datetime, until: datetime, n: int) -> datetime:
     """An instant behind which exactly the last n slots up to `until` lie."""
-    if not isinstance(s, Cron | CalendarInterval):
+    if not isinstance(s, Cron):
         if isinstance(s, Every) and s.measured_from is MeasuredFrom.SCHEDULE:
             return max(after, until - (until - s.anchor) % s.period - (n - 1) * s.period - _SECOND)
         return after

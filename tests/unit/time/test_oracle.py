@@ -101,7 +101,7 @@ def _possible(fields: Fields) -> bool:
     return any(day <= 28 for day in fields.days) or bool(fields.months & {1, 3, 5, 7, 8, 10, 12})
 
 
-@settings(BOUNDED, max_examples=600)
+@settings(BOUNDED, max_examples=300)
 @given(
     expressions(),
     st.sampled_from(ZONES),

@@ -121,6 +121,6 @@ def test_corpus_is_accepted_and_has_a_next_run() -> None:
     "expression", ["0 0 31 2 *", "* * * 30 2 *", "0 0 L-30 2 *", "0 0 30W 2 *", "0 0 */30 2 1#5"]
 )
 def test_never_is_found_out_in_time(expression: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     refused({"cron": expression})
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
