@@ -64,7 +64,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("launches_total", "counter", "Attempts that ended here, by outcome.", ("outcome",)),
     Metric("run_seconds", "histogram", "How long a run took.", ("kind",), RUN),
     Metric("runs_active", "gauge", "Runs under way in this worker."),
-    Metric("claims_refused_total", "counter", "Messages that started no run.", ("reason",)),
+    Metric("claims_total", "counter", "Messages answered at the claim.", ("outcome",)),
     Metric("claims_extended_total", "counter", "Claims extended for runs that go on."),
     Metric("retries_total", "counter", "Failed attempts that will be tried again.", ("reason",)),
     Metric("stale_results_total", "counter", "Results whose claim was another's by then."),

@@ -13,7 +13,8 @@ from pydantic_core import PydanticUndefined
 
 from tickrail.core.durations import parse_duration
 
-_URL_PASSWORD = re.compile(r"(?<=:)[^:@/\s]+(?=@)|(?<=password=)\S+", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(://[^/@\s:]*:)[^@\s]+@")
+_WORD_PASSWORD = re.compile(r"(password=)('(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE)
 
 
 def _seconds(value: object) -> object:
@@ -276,7 +277,9 @@ class Settings(BaseModel):
 
 def mask_url(text: str) -> str:
     """The text with each password of a URL or of a libpq keyword string replaced."""
-    return _URL_PASSWORD.sub("***", text) if "@" in text or "password=" in text else text
+    if "://" in text:
+        text = _URL_PASSWORD.sub(r"\1***@", text)
+    return _WORD_PASSWORD.sub(r"\1***", text) if "password=" in text.lower() else text
 
 
 def default_text(name: str) -> str:
