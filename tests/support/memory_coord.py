@@ -82,7 +82,8 @@ class MemoryCoordinator:
     """A `Coordinator` on a `MemoryEtcd`.
 
     `fail_next` names calls whose next use fails without effect, `lose_reply` calls that take
-    effect but whose answer is lost; `before` maps a call's name to a function run first.
+    effect but whose answer is lost; `before` and `after` map a call's name to a function run once
+    before it has its effect, or after that and before the answer.
     """
 
     def __init__(self, etcd: MemoryEtcd) -> None:
@@ -91,7 +92,8 @@ class MemoryCoordinator:
         self.cut = False
         self.fail_next: list[str] = []
         self.lose_reply: list[str] = []
-        self.before: dict[str, Callable[[], None]] = {}
+        self.before: dict[str, Callable[[], object]] = {}
+        self.after: dict[str, Callable[[], object]] = {}
         self.calls: list[str] = []
 
     def grant(self, ttl: int) -> LeaseGrant:
@@ -187,6 +189,9 @@ class _Call:
 
     def __exit__(self, *exc: object) -> None:
         self._etcd.lock.release()
+        after = self._coordinator.after.pop(self._name, None)
+        if after is not None:
+            after()
         if exc[0] is None and self._name in self._coordinator.lose_reply:
             self._coordinator.lose_reply.remove(self._name)
             raise UnavailableError("etcd did not answer in time")

@@ -65,7 +65,7 @@ def test_a_quicker_claim_of_another_is_respected(world: World, make: Make) -> No
     a = make("a")
     x = make("x")
     lease = world.etcd.new_lease(100)
-    a.coordinator.before["claim"] = lambda: x.coordinator.claim(P0, "x-1", lease) and None
+    a.coordinator.before["claim"] = lambda: x.coordinator.claim(P0, "x-1", lease)
     a.step()
     assert a.owned == ALL - {P0}
 
