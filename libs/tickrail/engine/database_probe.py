@@ -69,6 +69,15 @@ class DatabaseProbe:
             _LOG.error("local clock is wrong", skew_seconds=self.clock_skew)
         self.clock_right = right
 
+    def troubles(self) -> dict[str, str]:
+        """What the last look found wrong, in words: `postgres` or `clock`."""
+        if not self.up:
+            return {"postgres": "does not answer"}
+        if not self.clock_right:
+            off = f"{self.clock_skew:+.3f} s off the database's"
+            return {"clock": f"this machine's clock is {off}"}
+        return {}
+
     def failed(self, error: UnavailableError) -> None:
         """PostgreSQL did not answer, here or to another call of the owner's."""
         self.up = False

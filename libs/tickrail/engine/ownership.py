@@ -85,8 +85,8 @@ class Ownership:
         store: the fence in PostgreSQL, or its double.
         clock: the clock.
         healthy: whether the owner's loops turn; asked before each renewal.
-        wake: called when `run_once()` has something to do before its time.
-        changed: called when `owned()` gained or lost partitions.
+        wake: called from any thread when `run_once()` has something to do before its time.
+        changed: called from any thread when `owned()` gained or lost partitions.
         rng: the source of incarnations and jitter.
     """
 
@@ -235,14 +235,9 @@ class Ownership:
 
     def unreachable(self) -> Mapping[str, str]:
         """What keeps this process from an owner's work: servers away, a wrong clock."""
-        problems: dict[str, str] = {}
+        problems = self._database.troubles()
         if self._etcd.ongoing:
             problems["etcd"] = "does not answer"
-        if not self._database.up:
-            problems["postgres"] = "does not answer"
-        elif not self._database.clock_right:
-            skew = self._database.clock_skew
-            problems["clock"] = f"this machine's clock is {skew:+.3f} s off the database's"
         return problems
 
     # -- the loop bodies -----------------------------------------------------------------------
@@ -397,15 +392,14 @@ class Ownership:
             self._publish()
         self._release(session)
         if session.present:
-            self._takeover.claim(session, (p for p in todo.claim if not self._rests(session, p)))
+            self._takeover.claim(
+                session, [p for p in todo.claim if session.rests.get(p, now) <= now]
+            )
         for p in todo.stand_in & session.held.keys():
             session.kept[p] = (seen.members, now)
         self._takeover.raise_fences(session)
         self._release(session)
         return self._soon(min(todo.next_in, self._settings.list_every))
-
-    def _rests(self, session: Session, partition: Partition) -> bool:
-        return session.rests.get(partition, float("-inf")) > self._clock.monotonic()
 
     def _release(self, session: Session) -> None:
         with self._lock:
@@ -453,13 +447,15 @@ class Ownership:
             return wait
         self._etcd.answered()
         with self._lock:
-            if self._session is not session:
-                return _RETRY_SECONDS
-            if left <= 0:
-                self._lose(session, "the lease has ended")
-            elif self._lose_if_over():
+            now = self._clock.monotonic()
+            renewed = left > 0 and self._session is session and session.window.valid(now)
+            if renewed:
                 session.window = session.window.renewed(sent)
                 self._renew_at = sent + self._settings.renew_every
+        if left <= 0:
+            self._lose(session, "the lease has ended")
+        elif not renewed:
+            self._lose_if_over()
         return max(0.0, self._renew_at - self._clock.monotonic())
 
     def _resign(self, session: Session) -> None:
@@ -478,11 +474,10 @@ class Ownership:
 
     def _lose_if_over(self) -> bool:
         """Drop everything if the trust window is over; whether there still is a session."""
-        with self._lock:
-            session = self._session
-            if session is not None and not session.window.valid(self._clock.monotonic()):
-                self._lose(session, "the trust window ended without a renewal")
-            return self._session is not None
+        session = self._session
+        if session is not None and not session.window.valid(self._clock.monotonic()):
+            self._lose(session, "the trust window ended without a renewal")
+        return self._session is not None
 
     def _lose(self, session: Session | None, reason: str) -> None:
         """Drop everything and be no member; the next step enters anew."""

@@ -192,3 +192,17 @@ def test_the_result_says_when_to_call_again(world: World, make: Make) -> None:
 def test_settings_are_checked(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(SettingsError, match=match):
         OwnershipSettings(name="a", **settings)
+
+
+def test_what_is_missing_is_named(world: World, make: Make) -> None:
+    a = make("a")
+    assert a.ownership.unreachable() == {"postgres": "does not answer"}
+    a.step()
+    assert a.ownership.unreachable() == {}
+    world.etcd.down = True
+    a.clock.jump(5)
+    world.run(4)
+    assert a.ownership.unreachable() == {
+        "etcd": "does not answer",
+        "clock": "this machine's clock is +5.000 s off the database's",
+    }
