@@ -26,6 +26,8 @@ from tickrail.local.progress import Progress, step_of
 KAFKA_VERSION = "4.3.1"
 DIGESTS = "kafka-jars.txt"
 DOWNLOADS_AT_ONCE = 8
+DOWNLOAD_ATTEMPTS = 3
+"""Each into a folder of its own, so that half a file is never taken for a whole one."""
 STAMPS = "verified.json"
 
 
@@ -122,11 +124,18 @@ def _download(missing: list[Jar], folder: Path, progress: Progress) -> None:
     except ImportError as error:
         raise missing_extra("jgo") from error
     repository = folder / "incoming"
-    context = MavenContext(repo_cache=repository)
+    contexts = [MavenContext(repo_cache=repository / str(n)) for n in range(DOWNLOAD_ATTEMPTS)]
 
     def fetch(jar: Jar) -> None:
-        component = context.project(jar.group, jar.artifact).at_version(jar.version)
-        shutil.move(component.artifact().resolve(), folder / jar.file_name)
+        for context in contexts:
+            component = context.project(jar.group, jar.artifact).at_version(jar.version)
+            try:
+                shutil.move(component.artifact().resolve(), folder / jar.file_name)
+            except (OSError, RuntimeError):  # the network's and jgo's own
+                if context is contexts[-1]:
+                    raise
+            else:
+                return
 
     shutil.rmtree(repository, ignore_errors=True)  # an interrupted download is not trusted
     with (

@@ -119,10 +119,11 @@ class Postgres(Server):
     def is_ready(self) -> bool:
         """Whether the postmaster's own pid file says that it takes connections."""
         try:
-            lines = (self._data / "postmaster.pid").read_text().splitlines()
+            words = (self._data / "postmaster.pid").read_text().split()
         except OSError:
             return False
-        return lines[0] == str(self.pid) and lines[-1].strip() == "ready" and answers(self.port)
+        says_ready = words[:1] == [str(self.pid)] and words[-1] == "ready"  # it may be empty yet
+        return says_ready and answers(self.port)
 
     @property
     def _data(self) -> Path:

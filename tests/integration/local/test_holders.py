@@ -64,6 +64,14 @@ def guard_of(holder: int) -> psutil.Process:
     return guard
 
 
+def processes_of(folder: Path) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in word for word in process.info["cmdline"] or [])
+    ]
+
+
 def gone(servers: list[Identity], seconds: float = 30.0) -> bool:
     return wait_until(lambda: not any(server.alive() for server in servers), seconds, SystemClock())
 
@@ -123,6 +131,20 @@ def test_stop_running_stops_what_a_killed_holder_left(data_folder: Path, hold: H
     assert gone(servers, seconds=0)
 
 
+def test_an_interrupted_start_leaves_nothing(data_folder: Path) -> None:
+    child = subprocess.Popen([sys.executable, HOLD, data_folder], stderr=subprocess.DEVNULL)
+
+    def first_server_runs() -> bool:
+        found = state.read(data_folder)
+        return found is not None and bool(found.servers)
+
+    assert wait_until(first_server_runs, 30.0, SystemClock())
+    child.send_signal(signal.SIGINT)
+    assert child.wait(60) != 0
+    assert state.read(data_folder) is None
+    assert processes_of(data_folder) == []
+
+
 def test_a_server_that_cannot_start_says_why_and_the_others_are_stopped(
     data_folder: Path,
 ) -> None:
@@ -133,9 +155,4 @@ def test_a_server_that_cannot_start_says_why_and_the_others_are_stopped(
         stack.start()
     assert stack.servers == []
     assert state.read(data_folder) is None
-    mine = [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if any(str(data_folder) in word for word in process.info["cmdline"] or [])
-    ]
-    assert mine == []
+    assert processes_of(data_folder) == []

@@ -91,6 +91,56 @@ def test_only_what_is_missing_is_downloaded(folder: Path, monkeypatch: pytest.Mo
     assert asked == [OTHER]
 
 
+class Registry:
+    """Stands in for jgo's MavenContext; fails the first `failures` downloads."""
+
+    failures = 0
+
+    def __init__(self, repo_cache: Path) -> None:
+        self._repo_cache = repo_cache
+
+    def project(self, _group: str, artifact: str) -> Registry:
+        self._name = artifact
+        return self
+
+    def at_version(self, _version: str) -> Registry:
+        return self
+
+    def artifact(self) -> Registry:
+        return self
+
+    def resolve(self) -> Path:
+        if Registry.failures:
+            Registry.failures -= 1
+            raise ConnectionResetError("the connection was reset")
+        self._repo_cache.mkdir(parents=True, exist_ok=True)
+        path = self._repo_cache / self._name
+        path.write_bytes(CONTENT)
+        return path
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> type[Registry]:
+    monkeypatch.setattr("jgo.maven.MavenContext", Registry)
+    return Registry
+
+
+def test_a_download_that_fails_is_tried_again(folder: Path, registry: type[Registry]) -> None:
+    (folder / JAR.file_name).unlink()
+    registry.failures = 2
+    classpath(folder.parent, SilentProgress())
+    assert (folder / JAR.file_name).read_bytes() == CONTENT
+    assert not (folder / "incoming").exists()
+
+
+def test_a_download_that_always_fails_is_an_error(folder: Path, registry: type[Registry]) -> None:
+    (folder / JAR.file_name).unlink()
+    registry.failures = 3
+    with pytest.raises(LocalServersError, match=r"could not be downloaded .*was reset"):
+        classpath(folder.parent, SilentProgress())
+    assert registry.failures == 0
+
+
 def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LocalServersError, match="TICKRAIL_CACHE_DIR"):
