@@ -89,6 +89,7 @@ CARD = (
 )
 SLOTS = (
     Column("due", "at", "time"),
+    Column("slots", lambda row: row.get("count", 1)),
     Column("state", "state", "state"),
     Column("launch", "launch.state", "state"),
     Column("id", "launch.id"),

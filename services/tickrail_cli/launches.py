@@ -95,6 +95,9 @@ def launch_path(launch: str, rest: str = "") -> str:
 @click.option("--job", metavar="JOB", help="Only those of this job (name or id).")
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--tag", multiple=True, metavar="KEY:VALUE", help="Only of jobs with this tag.")
+@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--since", metavar="INSTANT", help="Only those scheduled then or later.")
+@click.option("--until", metavar="INSTANT", help="Only those scheduled before.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
 @click.option("--follow", is_flag=True, help="Go on, a line for each start and each end.")
 @shared_options
@@ -104,17 +107,16 @@ def list_launches(
     /,
     *,
     job: str | None,
-    state: str | None,
     tag: tuple[str, ...],
     limit: int,
     follow: bool,
+    **given: str | None,
 ) -> None:
     """List launches, the newest first."""
     params: dict[str, Any] = {"limit": min(limit, _PAGE)}
+    params.update({name: value for name, value in given.items() if value})
     if job:
         params["job"] = on_job(session, job)["id"]
-    if state:
-        params["state"] = state
     if tag:
         params["tag"] = list(tag)
     if follow:

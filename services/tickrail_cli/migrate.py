@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from tickrail.core.errors import SetupError
+from tickrail.core.clock import SystemClock
+from tickrail.core.errors import InvalidInputError, SetupError
 from tickrail.runtime.settings import Settings
+from tickrail.store import bootstrap as first_key
 from tickrail.store import migrate as migrations
 from tickrail.store.installation import read_installation
+from tickrail.store.keys import SCOPES
 from tickrail.store.session import DatabaseSettings
 from tickrail_cli.config import FLAGS, settings_options
 from tickrail_cli.context import Context, pass_session, shared_options
 
 _DEFAULT_PARTITIONS = 64
 ROLES = {"api": "tickrail_api", "engine": "tickrail_engine"}
-SCOPES = ("read", "run", "write", "admin")
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -73,3 +76,66 @@ def _stored(settings: Settings) -> tuple[int | None, int | None]:
     except SetupError:  # no installation yet, or an older schema: migrate says what is wrong
         return None, None
     return found.partitions, found.kafka_partitions
+
+
+@click.command("bootstrap")
+@settings_options(*FLAGS["bootstrap"])
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="The key's tenant, made where it is not there yet; an operator's key without.",
+)
+@click.option(
+    "--scopes",
+    default=",".join(SCOPES),
+    show_default=True,
+    metavar="LIST",
+    help="What the key may do.",
+)
+@click.option(
+    "--allow",
+    default="",
+    metavar="KINDS",
+    help="Kinds of target that the queue `default` is to serve too, such as command,noop.",
+)
+@shared_options
+@pass_session
+def bootstrap(
+    session: Context, /, *, tenant: str | None, scopes: str, allow: str, **flags: object
+) -> None:
+    """Make an API key, straight in the database; needs the owner's connection.
+
+    The key is shown once: only a hash of it is kept.
+    """
+    settings = session.settings(flags)
+    try:
+        made = first_key.bootstrap(
+            settings.database_url,
+            SystemClock(),
+            tenant=tenant,
+            scopes=_words(scopes),
+            allow=_words(allow),
+            pepper=settings.key_pepper,
+        )
+    except InvalidInputError as e:
+        problems = [replace(p, pointer=p.pointer.replace("/", "--", 1)) for p in e.problems]
+        raise InvalidInputError(e.detail, problems) from None
+    answer = {
+        "key": made.token,
+        "key_id": made.key_id,
+        "tenant": None if made.tenant is None else str(made.tenant),
+        "tenant_created": made.tenant_created,
+        "scopes": _words(scopes),
+        "default_queue_serves": list(made.kinds),
+    }
+    whose = "an operator" if tenant is None else f"tenant {tenant}"
+    new = " (made now)" if made.tenant_created else ""
+    session.done(
+        f"API key of {whose}{new}, shown this once:\n\n  {made.token}\n\n"
+        "Use it with --key, or: export TICKRAIL_API_KEY=<the key>",
+        answer,
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

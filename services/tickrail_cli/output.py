@@ -79,7 +79,7 @@ def echo_items(
     if not items:
         session.console.print(empty, markup=False)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column.title, overflow="fold", no_wrap=column.kind != "text")
     for item in items:

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.stub_api import Answer, StubApi, problem
+from tests.unit.cli.conftest import Tickrail
+
+ID = "01914b6e-0000-7000-8000-000000000001"
+JOB: dict[str, Any] = {
+    "id": ID,
+    "name": "nightly",
+    "state": "active",
+    "paused": None,
+    "description": "Closes\x1b[31m the day",
+    "tags": {"team": "billing"},
+    "schedule": {"cron": "0 2 * * *", "time_zone": "Europe/Berlin"},
+    "schedule_words": "At 02:00 every day in Europe/Berlin",
+    "next_run_at": "2026-03-02T01:00:00Z",
+    "last_launch": {"id": "L1", "state": "succeeded"},
+    "target": {"webhook": {"url": "https://example.org/hook"}},
+    "queue": "default",
+    "version": 3,
+}
+LAUNCH = {"id": "L2", "state": "due", "job": {"id": ID, "name": "nightly"}}
+NIGHTLY = "/v1/jobs/name:nightly"
+
+
+def page(*items: Any) -> Answer:
+    return Answer(body={"items": list(items), "next_cursor": None})
+
+
+def test_list_is_a_table_for_people_and_the_items_for_programs(
+    tickrail: Tickrail, api: StubApi
+) -> None:
+    api.on("GET", "/v1/jobs", page(JOB))
+    table = tickrail("--utc", "jobs", "list")
+    assert next(line.split("  ")[0] for line in table.out.splitlines() if line) == "name"
+    for word in ("nightly", "At 02:00 every day in Europe/Berlin", "2026-03-02 01:00:00Z"):
+        assert word in table.out
+    assert tickrail("jobs", "list", "--output", "json").json() == {"items": [JOB]}
+    assert "name: nightly" in tickrail("jobs", "list", "--output", "yaml").out
+
+
+def test_list_asks_with_its_filters(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", "/v1/jobs", page())
+    flags = ("--state", "paused", "--tag", "a:b", "--tag", "c", "--prefix", "n", "--queue", "q")
+    said = tickrail("jobs", "list", *flags, "--limit", "7")
+    assert dict(api.asked[0].query) == {
+        "limit": ["7"],
+        "state": ["paused"],
+        "tag": ["a:b", "c"],
+        "name_prefix": ["n"],
+        "queue": ["q"],
+    }
+    assert said.out.startswith("No jobs.")
+
+
+def test_get_is_a_card_without_control_characters(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", NIGHTLY, Answer(body=JOB))
+    said = tickrail("jobs", "get", "nightly")
+    assert "webhook https://example.org/hook" in said.out
+    assert "team:billing" in said.out
+    assert "\x1b" not in said.out
+    assert tickrail("jobs", "get", "nightly", "--output", "json").json() == JOB
+
+
+def test_a_job_is_named_by_name_or_by_id(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", f"/v1/jobs/{ID}", Answer(body=JOB))
+    api.on("GET", NIGHTLY, Answer(body=JOB))
+    assert tickrail("jobs", "get", ID).code == 0
+    assert tickrail("jobs", "get", "name:nightly").code == 0
+
+
+def test_an_unknown_job_names_the_nearest(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", "/v1/jobs", page(JOB, JOB | {"name": "other"}))
+    said = tickrail("jobs", "pause", "nightli")
+    assert said.code == 1
+    assert said.err == "Error: there is no job 'nightli'; did you mean nightly?\n"
+
+
+def test_create_from_a_file_in_json_or_yaml(
+    tickrail: Tickrail, api: StubApi, tmp_path: Path
+) -> None:
+    api.on("POST", "/v1/jobs", Answer(201, JOB))
+    (tmp_path / "j.json").write_text('{"name": "nightly"}')
+    (tmp_path / "j.yaml").write_text("name: nightly\nschedule: {every: 5m}\n")
+    said = tickrail("jobs", "create", "-f", "j.json", "--paused")
+    assert (said.code, "Created nightly" in said.out) == (0, True)
+    assert api.asked[-1].body == {"name": "nightly", "paused": True}
+    tickrail("jobs", "create", "-f", "j.yaml")
+    assert api.asked[-1].body == {"name": "nightly", "schedule": {"every": "5m"}}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("j.json", b'{"name": "x",\n  "schedule": }', "j.json: line 2, column 15: not valid JSON"),
+        ("j.json", b'{"a": NaN}', "j.json: not valid JSON: NaN is no number"),
+        ("j.json", b"[" * 100_000, "j.json: not valid JSON: nested too deep"),
+        ("j.json", b'{"a": "\xff"}', "j.json: not UTF-8 text (byte 7)"),
+        ("j.json", b"[1]", "j.json: a job is an object"),
+        ("j.yaml", b"a: [1\nb: 2", "j.yaml: line 2, column 2: not valid YAML"),
+        ("j.json", None, "j.json: No such file or directory"),
+    ],
+)
+def test_a_file_that_is_no_document_is_refused(
+    tickrail: Tickrail, tmp_path: Path, file: str, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / file).write_bytes(content)
+    answer = tickrail("jobs", "create", "-f", file)
+    assert answer.code == 1
+    assert said in answer.err
+
+
+def test_create_from_flags(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("POST", "/v1/jobs", Answer(201, JOB))
+    flags = ("--name", "x", "--cron", "0 2 * * *", "--tz", "UTC", "--shell", "date", "--payload")
+    assert tickrail("jobs", "create", *flags, '{"a": 1}').code == 0
+    assert api.asked[-1].body == {
+        "name": "x",
+        "schedule": {"cron": "0 2 * * *", "time_zone": "UTC"},
+        "target": {"command": {"shell": "date"}},
+        "payload": {"a": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        ((), 2, "give a document with -f"),
+        (("--cron", "* * * * *", "--every", "5m"), 2, "give one of --cron"),
+        (("--webhook", "http://x", "--shell", "y"), 2, "one of --webhook"),
+        (("--every", "5m", "--tz", "UTC"), 2, "--tz belongs to"),
+        (("--payload", "{"), 1, "--payload: line 1, column 2: not valid JSON"),
+    ],
+)
+def test_flags_that_make_no_job_are_refused(
+    tickrail: Tickrail, flags: tuple[str, ...], code: int, said: str
+) -> None:
+    answer = tickrail("jobs", "create", *flags)
+    assert answer.code == code
+    assert said in answer.err
+
+
+def test_what_the_api_refuses_is_shown_by_part(tickrail: Tickrail, api: StubApi) -> None:
+    wrong = {"pointer": "/schedule/cron", "message": "hour is 25", "expected": "0 to 23"}
+    api.on("POST", "/v1/jobs", problem(422, "invalid", "The job is not valid.", wrong))
+    said = tickrail("jobs", "create", "--name", "x")
+    assert said.code == 1
+    assert "The job is not valid.\n  /schedule/cron: hour is 25 (0 to 23)" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "body", "answer", "said"),
+    [
+        (("pause", "nightly"), "/pause", {}, JOB, "Paused nightly."),
+        (
+            ("pause", "nightly", "--reason", "r", "--until", "2026-04-01T00:00:00Z", "--cancel"),
+            "/pause",
+            {"reason": "r", "until": "2026-04-01T00:00:00Z", "in_flight": "cancel"},
+            JOB,
+            "Paused nightly.",
+        ),
+        (("resume", "nightly"), "/resume", {}, JOB, "Resumed nightly, next run 2026"),
+        (
+            ("resume", "nightly", "--catch-up", "policy"),
+            "/resume",
+            {"catch_up": "policy"},
+            JOB,
+            "Resumed nightly",
+        ),
+        (("trigger", "nightly"), "/trigger", {}, LAUNCH, "Launched nightly as L2 (due)"),
+        (
+            ("trigger", "nightly", "--payload", "null", "--overlap", "allow", "--priority", "high"),
+            "/trigger",
+            {"payload": None, "overlap": "allow", "priority": "high"},
+            LAUNCH,
+            "Launched nightly as L2",
+        ),
+    ],
+)
+def test_verbs(
+    tickrail: Tickrail,
+    api: StubApi,
+    words: tuple[str, ...],
+    path: str,
+    body: Any,
+    answer: Any,
+    said: str,
+) -> None:
+    api.on("POST", NIGHTLY + path, Answer(202, answer))
+    result = tickrail("jobs", *words)
+    assert result.code == 0
+    assert said in result.out
+    assert api.asked[-1].body == body
+    assert tickrail("jobs", *words, "--output", "json").json() == answer
+
+
+def test_delete(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("DELETE", NIGHTLY, Answer(204))
+    assert tickrail("jobs", "delete", "nightly").out == "Deleted nightly.\n"
+
+
+def test_slots(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", NIGHTLY, Answer(body=JOB))
+    rows = [
+        {"at": "2026-03-01T01:00:00Z", "state": "launched", "launch": LAUNCH, "reason": None},
+        {"at": "2026-03-02T01:00:00Z", "state": "skipped", "launch": None, "reason": "overlap"},
+    ]
+    api.on("GET", f"{NIGHTLY}/slots", page(*rows))
+    said = tickrail("jobs", "slots", "nightly", "--utc")
+    assert "2026-03-02 01:00:00Z" in said.out
+    assert "overlap" in said.out
+    assert tickrail("jobs", "slots", "nightly", "--output", "json").json() == {"items": rows}
