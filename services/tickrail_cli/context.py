@@ -31,6 +31,7 @@ class Context:
         flags: global flags by setting name; None where not given.
         environ: the environment.
         config: the settings file that was named.
+        tenant: the tenant that an operator works in.
         output: `table`, `json` or `yaml`.
         utc: whether tables show times in UTC instead of the local zone.
         verbose: whether traces are wanted.
@@ -39,6 +40,7 @@ class Context:
     flags: dict[str, object]
     environ: Mapping[str, str]
     config: Path | None = None
+    tenant: str | None = None
     output: str = "table"
     utc: bool = False
     verbose: bool = False
@@ -75,7 +77,12 @@ class Context:
             from tickrail.sdk.client import Client  # noqa: PLC0415 - see above
 
             settings = self.settings()
-            self._client = Client(settings.api_url, settings.api_key, settings.api_timeout)
+            self._client = Client(
+                settings.api_url,
+                settings.api_key,
+                settings.api_timeout,
+                headers={"Tickrail-Tenant": self.tenant} if self.tenant else None,
+            )
         return self._client
 
     @property
@@ -106,6 +113,12 @@ class Context:
         from tickrail_cli import output  # noqa: PLC0415 - see above
 
         output.echo_item(self, item, list(columns))
+
+    def time(self, text: str | None) -> str:
+        """An instant of the API as people are shown it; `none` where there is none."""
+        from tickrail_cli import output  # noqa: PLC0415 - see above
+
+        return output.local_time(text, utc=self.utc) if text else "none"
 
     def done(self, text: str, answer: object = None) -> None:
         """Say in a sentence what was done; programs get the API's answer instead."""

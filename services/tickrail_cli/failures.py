@@ -56,7 +56,7 @@ def _of_client(error: Exception) -> tuple[int, str] | None:
     if isinstance(error, module.ApiError):
         hint = {
             "unauthenticated": "\n  give a valid key with --key or TICKRAIL_API_KEY",
-            "forbidden": "\n  use a key that has this scope",
+            "forbidden": "\n  use another key (--key or TICKRAIL_API_KEY)",
         }.get(error.code, "")
         named = f"\n  request {error.request_id}" if error.status >= 500 else ""  # noqa: PLR2004 - the server's own failures
         return FAILED, f"{error}{hint}{named}"

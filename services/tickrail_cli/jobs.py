@@ -14,7 +14,7 @@ import click
 from tickrail.sdk.client import ApiError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import parse_json, read_document
-from tickrail_cli.output import Column
+from tickrail_cli.job_columns import CARD, LIST, SLOTS
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _NOT_FOUND = 404
@@ -22,79 +22,6 @@ _LOOK_THROUGH = 2000
 _PAGE = 500
 
 STATES = ("active", "paused", "finished", "deleted")
-
-
-def words(job: Mapping[str, Any]) -> str:
-    """The schedule in words."""
-    said = job.get("schedule_words")
-    return str(said) if said else "by hand" if job.get("schedule") is None else "-"
-
-
-def target(job: Mapping[str, Any]) -> str:
-    """The target in a few words."""
-    document = job.get("target") or {}
-    for kind, inner in document.items():
-        told = inner if isinstance(inner, Mapping) else {}
-        what = told.get("url") or told.get("shell") or told.get("topic") or told.get("name")
-        if what is None and told.get("argv"):
-            what = " ".join(map(str, told["argv"]))
-        return f"{kind} {what}" if what else str(kind)
-    return "-"
-
-
-def tags(job: Mapping[str, Any]) -> str:
-    """The tags as `key:value`."""
-    return ", ".join(f"{k}:{v}" if v else str(k) for k, v in (job.get("tags") or {}).items())
-
-
-def paused(job: Mapping[str, Any]) -> str:
-    """Who paused it, until when and why."""
-    found = job.get("paused") or {}
-    said = [f"{k} {found[k]}" for k in ("by", "who", "at", "when", "until") if found.get(k)]
-    return ", ".join([*said, *([str(found["reason"])] if found.get("reason") else [])])
-
-
-LIST = (
-    Column("name", "name"),
-    Column("state", "state", "state"),
-    Column("schedule", words),
-    Column("next run", "next_run_at", "time"),
-    Column("last launch", "last_launch.state", "state"),
-    Column("queue", "queue"),
-)
-CARD = (
-    Column("name", "name"),
-    Column("id", "id"),
-    Column("state", "state", "state"),
-    Column("paused", paused),
-    Column("description", "description"),
-    Column("tags", tags),
-    Column("schedule", words),
-    Column("document", "schedule"),
-    Column("next run", "next_run_at", "time"),
-    Column("last launch", "last_launch.id"),
-    Column("ended as", "last_launch.state", "state"),
-    Column("target", target),
-    Column("payload", "payload"),
-    Column("queue", "queue"),
-    Column("priority", "priority"),
-    Column("overlap", "overlap"),
-    Column("misfire", "misfire.policy"),
-    Column("attempts", "retry.max_attempts"),
-    Column("timeout", "timeout"),
-    Column("partition", "partition"),
-    Column("version", "version"),
-    Column("created", "created_at", "time"),
-    Column("updated", "updated_at", "time"),
-)
-SLOTS = (
-    Column("due", "at", "time"),
-    Column("slots", lambda row: row.get("count", 1)),
-    Column("state", "state", "state"),
-    Column("launch", "launch.state", "state"),
-    Column("id", "launch.id"),
-    Column("reason", "reason"),
-)
 
 
 def job_path(job: str, rest: str = "") -> str:
@@ -200,7 +127,7 @@ def create_job(session: Context, /, *, file: str | None, paused: bool, **given: 
     if not document:
         raise click.UsageError("give a document with -f, or --name, a schedule and a target")
     made = session.client().request("POST", "/v1/jobs", json=document)
-    next_run = made.get("next_run_at") or "none"
+    next_run = session.time(made.get("next_run_at"))
     session.done(f"Created {made['name']} ({made['id']}), next run {next_run}.", made)
 
 
@@ -261,7 +188,7 @@ def resume_job(session: Context, /, *, job: str, catch_up: str | None) -> None:
     """Let a paused job run again."""
     body = {"catch_up": catch_up} if catch_up else {}
     answer = on_job(session, job, "POST", "/resume", json=body)
-    next_run = answer.get("next_run_at") or "none"
+    next_run = session.time(answer.get("next_run_at"))
     session.done(f"Resumed {answer['name']}, next run {next_run}.", answer)
 
 

@@ -96,8 +96,8 @@ def launch_path(launch: str, rest: str = "") -> str:
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--tag", multiple=True, metavar="KEY:VALUE", help="Only of jobs with this tag.")
 @click.option("--queue", metavar="NAME", help="Only of this queue.")
-@click.option("--since", metavar="INSTANT", help="Only those scheduled then or later.")
-@click.option("--until", metavar="INSTANT", help="Only those scheduled before.")
+@click.option("--from", "from", metavar="INSTANT", help="Only those scheduled then or later.")
+@click.option("--to", metavar="INSTANT", help="Only those scheduled before.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
 @click.option("--follow", is_flag=True, help="Go on, a line for each start and each end.")
 @shared_options

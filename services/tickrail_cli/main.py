@@ -74,6 +74,7 @@ class Root(NearGroup):
 @click.command(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--url", metavar="URL", help="The API to speak to [TICKRAIL_API_URL].")
 @click.option("--key", metavar="KEY", help="Its API key [TICKRAIL_API_KEY].")
+@click.option("--tenant", metavar="NAME", help="With an operator's key: the tenant to work in.")
 @click.option(
     "--output", type=click.Choice(OUTPUTS), help="table for people, the rest for programs."
 )
@@ -93,6 +94,7 @@ def cli(
     *,
     url: str | None,
     key: str | None,
+    tenant: str | None,
     output: str | None,
     utc: bool,
     config: Path | None,
@@ -106,6 +108,7 @@ def cli(
         flags={"api_url": url, "api_key": key},
         environ=os.environ,
         config=config,
+        tenant=tenant,
         output=output or "table",
         utc=utc,
         verbose=verbose,

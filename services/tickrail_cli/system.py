@@ -14,8 +14,7 @@ PARTITIONS = (
     Column("partition", "partition"),
     Column("owner", "owner"),
     Column("epoch", "epoch"),
-    Column("lease left", "lease_remaining"),
-    Column("changed", "updated_at", "time"),
+    Column("taken", "taken_at", "time"),
 )
 SHELLS = ("bash", "zsh", "fish")
 

@@ -40,9 +40,9 @@ def test_list_filters_and_shows(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", "/v1/jobs/name:nightly", Answer(body={"id": "j", "name": "nightly"}))
     api.on("GET", "/v1/launches", page(launch("L1", "dead", attempt=5)))
     flags = ("--job", "nightly", "--state", "dead", "--tag", "a:b", "-n", "3")
-    said = tickrail("launches", "list", *flags, "--since", at(0), "--utc")
+    said = tickrail("launches", "list", *flags, "--from", at(0), "--utc")
     assert dict(api.asked[-1].query) == {
-        "job": ["j"], "state": ["dead"], "tag": ["a:b"], "limit": ["3"], "since": [at(0)],
+        "job": ["j"], "state": ["dead"], "tag": ["a:b"], "limit": ["3"], "from": [at(0)],
     }  # fmt: skip
     for word in ("nightly", "5 of 5", "http_500: no", "2026-03-02 10:00:00Z", "L1"):
         assert word in said.out

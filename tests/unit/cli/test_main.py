@@ -97,6 +97,12 @@ def test_a_bad_key_is_1_with_a_hint(tickrail: Tickrail, api: StubApi) -> None:
     assert "TICKRAIL_API_KEY" in said.err
 
 
+def test_an_operator_names_the_tenant(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", "/v1/jobs", EMPTY)
+    assert tickrail("--tenant", "acme", "jobs", "list").code == 0
+    assert api.asked[-1].headers["tickrail-tenant"] == "acme"
+
+
 def test_a_failure_of_the_server_names_the_request(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", "/v1/jobs", problem(500, "internal", "The request failed."))
     said = tickrail("jobs", "list")

@@ -1,0 +1,81 @@
+"""How a job and its slots are shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tickrail_cli.output import Column
+
+
+def words(job: Mapping[str, Any]) -> str:
+    """The schedule in words."""
+    said = job.get("schedule_words")
+    return str(said) if said else "by hand" if job.get("schedule") is None else "-"
+
+
+def target(job: Mapping[str, Any]) -> str:
+    """The target in a few words."""
+    document = job.get("target") or {}
+    for kind, inner in document.items():
+        told = inner if isinstance(inner, Mapping) else {}
+        what = told.get("url") or told.get("shell") or told.get("topic") or told.get("name")
+        if what is None and told.get("argv"):
+            what = " ".join(map(str, told["argv"]))
+        return f"{kind} {what}" if what else str(kind)
+    return "-"
+
+
+def tags(job: Mapping[str, Any]) -> str:
+    """The tags as `key:value`."""
+    return ", ".join(f"{k}:{v}" if v else str(k) for k, v in (job.get("tags") or {}).items())
+
+
+def paused(job: Mapping[str, Any]) -> str:
+    """Who paused it, until when and why."""
+    found = job.get("paused") or {}
+    said = [f"{k} {found[k]}" for k in ("by", "who", "at", "when", "until") if found.get(k)]
+    return ", ".join([*said, *([str(found["reason"])] if found.get("reason") else [])])
+
+
+LIST = (
+    Column("name", "name"),
+    Column("state", "state", "state"),
+    Column("schedule", words),
+    Column("next run", "next_run_at", "time"),
+    Column("last launch", "last_launch.state", "state"),
+    Column("queue", "queue"),
+)
+CARD = (
+    Column("name", "name"),
+    Column("id", "id"),
+    Column("state", "state", "state"),
+    Column("paused", paused),
+    Column("description", "description"),
+    Column("tags", tags),
+    Column("schedule", words),
+    Column("document", "schedule"),
+    Column("next run", "next_run_at", "time"),
+    Column("last launch", "last_launch.id"),
+    Column("ended as", "last_launch.state", "state"),
+    Column("target", target),
+    Column("payload", "payload"),
+    Column("queue", "queue"),
+    Column("priority", "priority"),
+    Column("overlap", "overlap"),
+    Column("misfire", "misfire.policy"),
+    Column("attempts", "retry.max_attempts"),
+    Column("timeout", "timeout"),
+    Column("partition", "partition"),
+    Column("version", "version"),
+    Column("created", "created_at", "time"),
+    Column("updated", "updated_at", "time"),
+)
+SLOTS = (
+    Column("due", "at", "time"),
+    Column("slots", lambda row: row.get("count", 1)),
+    Column("state", "state", "state"),
+    Column("launch", "launch.state", "state"),
+    Column("id", "launch.id"),
+    Column("reason", "reason"),
+)
