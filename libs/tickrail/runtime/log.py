@@ -28,7 +28,7 @@ _NO_SECRET = frozenset({"idempotency_key", "fencing_token"})
 _API_KEY = re.compile(r"\b(trk_[A-Za-z0-9-]+_)[A-Za-z0-9_-]+")
 _MASK = "***"
 _LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "alembic", "sqlalchemy", "asyncio")
-_CHATTY = ("httpx", "httpcore", "asyncio", "urllib3")
+_CHATTY = ("httpx", "httpcore", "asyncio", "urllib3", "alembic.runtime.plugins")
 _COLORS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "1;31"}
 _PLAIN = re.compile(r"[^\s\"'=]+")
 
