@@ -116,11 +116,10 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         runs,
         clock,
         metrics,
-        IntakeSettings(settings.name, settings.worker_concurrency, weights),
+        IntakeSettings(settings.name, work, settings.worker_concurrency, weights),
         decode=decode_launch,
         bury=lambda letter: _bury(buried, prefix, queues, letter),
     )
-    consumer.subscribe(work, intake)
     return Parts(intake, runs, consumer, store, (buried, dead))
 
 

@@ -37,6 +37,7 @@ class IntakeSettings:
 
     Attributes:
         worker: this worker's name, kept on what it claims.
+        topics: what it reads.
         concurrency: runs at once.
         weights: how many of each topic's messages are taken in a turn.
         fetch: messages a poll takes at most.
@@ -46,6 +47,7 @@ class IntakeSettings:
     """
 
     worker: str
+    topics: Sequence[str]
     concurrency: int = 100
     weights: Mapping[str, int] = field(default_factory=dict)
     fetch: int = 500
@@ -105,6 +107,7 @@ class Intake:
         self._done: deque[tuple[Place, int]] = deque()
         self._unburied: deque[tuple[UndecodableLetter, Place]] = deque()
         self._closing = threading.Event()
+        self._subscribed = False
 
     # --- the consumer's listener ------------------------------------------------------------------
 
@@ -152,6 +155,10 @@ class Intake:
         Args:
             wait: seconds to wait for the first message when there is nothing else to do.
         """
+        if not self._subscribed:
+            # Here and not earlier: the thread that subscribes is the one that may do all the rest.
+            self._consumer.subscribe(self._settings.topics, self)
+            self._subscribed = True
         waiting = sum(map(len, self._lanes.values()))
         free = self._settings.concurrency - self._runs.count
         can_claim = waiting > 0 and free > 0 and not self._closing.is_set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ WRONG_USE = 2
 UNREACHABLE = 3
 
 _LOOK_EVERY = 1.0
+_END_WITHIN = 15.0
 _log = structlog.get_logger(__name__)
 
 
@@ -86,6 +88,8 @@ def _stop(process: str, running: Running, within: float, *, failed: bool) -> int
     finally:
         limit.cancel()
     _log.info("stopped", service=process)
+    # A client library may wait for ever in its destructor while the interpreter ends.
+    faulthandler.dump_traceback_later(_END_WITHIN, exit=True)
     return FAILED if failed else DONE
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import orjson
 import psycopg
 from sqlalchemy import Engine, create_engine, select, text
+from sqlalchemy.exc import NoResultFound
 
 from tickrail.core.clock import Clock
+from tickrail.core.errors import TickrailError
 from tickrail.core.ids import TenantId, uuid7
 from tickrail.store.audit import write_audit
 from tickrail.store.jobs import JobTable
 from tickrail.store.launches import LaunchTable
 from tickrail.store.session import DatabaseSettings
-from tickrail.store.tables import partitions, queues
+from tickrail.store.tables import installation, partitions, queues
 from tickrail.store.tenancy import (
     BaseTransaction,
     Caller,
@@ -130,6 +132,15 @@ class ApiDatabase:
     def installation(self) -> AbstractContextManager[BaseTransaction]:
         """A transaction without a tenant."""
         return installation_transaction(self.engine)
+
+    def trouble(self) -> dict[str, str]:
+        """What keeps the database from serving, in words; empty when nothing does."""
+        try:
+            with self.installation() as tx:
+                tx.execute(select(installation.c.partitions)).one()
+        except (TickrailError, NoResultFound) as e:
+            return {"postgresql": str(e)}
+        return {}
 
     def close(self) -> None:
         """Close the pool."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from typing import Any
 
 import psycopg
 from alembic import command
@@ -21,14 +22,6 @@ from tickrail.store.installation import (
 )
 
 _LOCK = 0x7469636B7261696C
-
-
-def sqlalchemy_url(url: str) -> str:
-    """A libpq URL with the driver named, as SQLAlchemy wants it."""
-    for scheme in ("postgresql://", "postgres://"):
-        if url.startswith(scheme):
-            return "postgresql+psycopg://" + url.removeprefix(scheme)
-    return url
 
 
 def migrate(
@@ -58,11 +51,11 @@ def migrate(
     kafka = kafka_partitions or default_kafka_partitions(partitions)
     if partitions % kafka:
         raise SetupError(f"{kafka} Kafka partitions do not divide {partitions} partitions.")
-    engine = create_engine(
-        sqlalchemy_url(url),
-        poolclass=pool.NullPool,
-        connect_args={"application_name": "tickrail-migrate", "connect_timeout": 5},
-    )
+
+    def connect() -> psycopg.Connection[Any]:
+        return psycopg.connect(url, application_name="tickrail-migrate", connect_timeout=5)
+
+    engine = create_engine("postgresql+psycopg://", poolclass=pool.NullPool, creator=connect)
     with border(), _alembic_lock(url):
         config = alembic_config()
         with _sqlalchemy_border(), engine.connect() as connection:
