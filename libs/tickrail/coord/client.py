@@ -8,34 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import grpc
 import structlog
 
 from tickrail.coord import stubs
+from tickrail.coord.server import Server, credentials
 from tickrail.coord.settings import EtcdSettings
-from tickrail.core.errors import SettingsError, SetupError, TickrailError, UnavailableError
+from tickrail.core.errors import SetupError, TickrailError, UnavailableError
 from tickrail.core.ports_ownership import LeaseLostError
 
 OLDEST_VERSION = (3, 5)
 
 _LOG = structlog.get_logger()
-_OPTIONS = [
-    # Several clients in one process share no connection.
-    ("grpc.use_local_subchannel_pool", 1),
-    # Back soon after an outage; the defaults go up to two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 2000),
-    ("grpc.max_reconnect_backoff_ms", 900),
-    # Pings on a stream with no traffic. etcd refuses more than one in 5 s. Without the last
-    # option gRPC does not act on a ping that is not answered.
-    ("grpc.keepalive_time_ms", 6000),
-    ("grpc.keepalive_timeout_ms", 2000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.ping_timeout_ms", 2000),
-]
 _NOT_ANSWERED = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -58,9 +44,8 @@ class EtcdClient:
 
     def __init__(self, settings: EtcdSettings) -> None:
         self._settings = settings
-        self._addresses = settings.addresses
-        self._channels = [self._connect(a) for a in self._addresses]
-        self._calls: dict[tuple[int, str, str], Callable[..., Any]] = {}
+        creds = credentials(settings)
+        self._servers = [Server(a, creds, settings.call_timeout) for a in settings.addresses]
         self._lock = threading.Lock()
         self._current = 0
         self._token: str | None = None
@@ -71,7 +56,7 @@ class EtcdClient:
     @property
     def servers(self) -> int:
         """How many servers there are."""
-        return len(self._channels)
+        return len(self._servers)
 
     def on_failover(self, callback: Callable[[], None]) -> None:
         """Have this called when calls begin to go to another server."""
@@ -134,13 +119,15 @@ class EtcdClient:
     def failed(self, error: grpc.RpcError, index: int) -> TickrailError:
         """Take note of a failed call: go to another server, or forget the token; what to raise."""
         code, detail = error.code(), error.details() or ""
-        where = f"etcd at {self._addresses[index]}"
+        where = self._where(index)
         if _token_refused(error):
             self.forget_token()
             return UnavailableError(f"{where} wants a new token: {detail}")
         if code in _NOT_ANSWERED:
-            self._answering.clear()
-            self._fail_over(index)
+            # A server that answers "no leader" is reached all right.
+            if code is grpc.StatusCode.UNAVAILABLE and not detail.startswith("etcdserver"):
+                self._servers[index].lost()
+            self._away(index)
             reason = detail if code is grpc.StatusCode.UNAVAILABLE else code.value[1]
             return UnavailableError(f"{where} does not answer: {reason}")
         if code is grpc.StatusCode.NOT_FOUND and "lease not found" in detail:
@@ -169,8 +156,8 @@ class EtcdClient:
 
     def close(self) -> None:
         """End all calls and connections."""
-        for channel in self._channels:
-            channel.close()
+        for server in self._servers:
+            server.close()
 
     def _authorised(self, once: Callable[[int, Metadata], Any]) -> Any:  # noqa: ANN401 - a message
         """Make a call; once more with a new token when the one it had is no longer good."""
@@ -207,30 +194,28 @@ class EtcdClient:
         return [("token", token)]
 
     def _call(self, index: int, service: str, method: str) -> Callable[..., Any]:
-        key = index, service, method
-        made = self._calls.get(key)
-        if made is None:
-            made = self._calls[key] = stubs.call(self._channels[index], service, method)
-        return made
+        server = self._servers[index]
+        try:
+            server.reach()
+        except UnavailableError as error:
+            self._away(index)
+            detail = f"{self._where(index)} does not answer: {error.detail}"
+            raise UnavailableError(detail) from None
+        return server.call(service, method)
 
-    def _fail_over(self, index: int) -> None:
+    def _where(self, index: int) -> str:
+        return f"etcd at {self._servers[index].address}"
+
+    def _away(self, index: int) -> None:
+        """A server does not answer: the next call goes to the next one."""
+        self._answering.clear()
         with self._lock:
-            if self._current != index or len(self._channels) == 1:
+            if self._current != index or len(self._servers) == 1:
                 return
-            self._current = (index + 1) % len(self._channels)
-        _LOG.debug("etcd server changed", to=self._addresses[self._current])
+            self._current = (index + 1) % len(self._servers)
+        _LOG.debug("etcd server changed", to=self._servers[self._current].address)
         for callback in self._on_failover:
             callback()
-
-    def _connect(self, address: str) -> grpc.Channel:
-        if not self._settings.tls:
-            return grpc.insecure_channel(address, options=_OPTIONS)
-        credentials = grpc.ssl_channel_credentials(
-            root_certificates=_read("ca_file", self._settings.ca_file),
-            private_key=_read("key_file", self._settings.key_file),
-            certificate_chain=_read("cert_file", self._settings.cert_file),
-        )
-        return grpc.secure_channel(address, credentials, options=_OPTIONS)
 
 
 def _token_refused(error: grpc.RpcError) -> bool:
@@ -238,15 +223,3 @@ def _token_refused(error: grpc.RpcError) -> bool:
     return error.code() is grpc.StatusCode.UNAUTHENTICATED or "auth store is old" in (
         error.details() or ""
     )
-
-
-def _read(name: str, path: str | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise SettingsError(f"etcd {name} {path}: cannot be read ({error.strerror})") from None
-    if b"-----BEGIN" not in content:
-        raise SettingsError(f"etcd {name} {path}: not a PEM file")
-    return content
