@@ -84,5 +84,6 @@ def scheduled_at_of(launch: UUID) -> float:
 def _compose(millis: int, version: int, tail74: int) -> UUID:
     """Place 48 bits of time and 74 bits of the rest round the version and the variant."""
     high12, low62 = tail74 >> 62, tail74 & (1 << 62) - 1
-    return UUID(int=(millis & (1 << 48) - 1) << 80 | version << 76 | high12 << 64
-                | _VARIANT << 62 | low62)
+    return UUID(
+        int=(millis & (1 << 48) - 1) << 80 | version << 76 | high12 << 64 | _VARIANT << 62 | low62
+    )

@@ -19,6 +19,7 @@ from tickrail.core.ids import LaunchId, launch_id, uuid7
 from tickrail.core.plan import MAX_BUFFERED
 from tickrail.core.policies import Overlap
 from tickrail.core.ports_api import (
+    AttemptRecord,
     JobRecord,
     JobRef,
     JobState,
@@ -39,6 +40,32 @@ def require_launch(tx: Transaction, launch: LaunchId) -> LaunchRecord:
     found = tx.launches.find(launch)
     if found is None:
         raise NotFoundError(f"There is no launch with the id {launch}.")
+    return found
+
+
+def attempts_of(
+    tx: Transaction, launch: LaunchRecord, after: int, limit: int
+) -> list[AttemptRecord]:
+    """Attempts with numbers above `after`: those that ended, and the present or last one."""
+    found = list(tx.launches.attempts(launch, after, limit))
+    shows = launch.state in (State.RUNNING, State.SUCCEEDED)
+    if shows and after < launch.attempt and len(found) < limit:
+        done = launch.state is State.SUCCEEDED
+        result = launch.result or {}
+        found.append(
+            AttemptRecord(
+                attempt=launch.attempt,
+                outcome=result.get("outcome", "succeeded") if done else None,
+                certain=True if done else None,
+                code=result.get("code") if done else None,
+                message=result.get("message", "") if done else "",
+                body=result.get("body", "") if done else "",
+                worker=launch.worker,
+                claim=launch.claim,
+                started_at=launch.started_at,
+                finished_at=launch.finished_at,
+            )
+        )
     return found
 
 

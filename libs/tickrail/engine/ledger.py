@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
+from itertools import islice
 
 from tickrail.core.definition import Plan, parse_plan
 from tickrail.core.ids import ORIGIN_SCHEDULE, JobId
@@ -99,6 +100,11 @@ def upcoming_slots(plan: Plan, after: datetime) -> Iterator[datetime]:
             return
         yield slot
         at = slot
+
+
+def first_slots(plan: Plan, after: datetime, n: int) -> list[datetime]:
+    """The next n slots of a plan; fewer when there are no more."""
+    return list(islice(upcoming_slots(plan, after), n))
 
 
 def _launched(

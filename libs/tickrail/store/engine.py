@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import psycopg
-from sqlalchemy import Engine, create_engine, select, text
+from sqlalchemy import Engine, RowMapping, create_engine, select, text
 from sqlalchemy.exc import NoResultFound
 
 from tickrail.core.clock import Clock
@@ -152,7 +152,7 @@ def list_queues(tx: BaseTransaction, after: str, limit: int) -> Sequence[Mapping
     rows = tx.execute(
         select(queues).where(queues.c.name > after).order_by(queues.c.name).limit(limit)
     )
-    return [dict(r) for r in rows.mappings()]
+    return [_plain(r) for r in rows.mappings()]
 
 
 def list_partitions(tx: BaseTransaction, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
@@ -161,4 +161,9 @@ def list_partitions(tx: BaseTransaction, after: int, limit: int) -> Sequence[Map
     rows = tx.execute(
         select(partitions).where(p.partition > after).order_by(p.partition).limit(limit)
     )
-    return [dict(r) for r in rows.mappings()]
+    return [_plain(r) for r in rows.mappings()]
+
+
+def _plain(row: RowMapping) -> Mapping[str, Any]:
+    """A row whose keys are plain text: SQLAlchemy's own kind of name cannot be written as JSON."""
+    return {str(name): value for name, value in row.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
@@ -194,7 +194,7 @@ class LaunchTable:
 
     def open_of(self, job: JobId) -> OpenLaunches:
         """How many launches of the job are open."""
-        row = self._tx.execute(
+        row: Any = self._tx.execute(
             select(func.count(), func.count().filter(_L.phase == 0)).where(
                 _L.job_id == job, _L.phase < _ENDED
             )
@@ -296,4 +296,4 @@ def _in_state(shown: str) -> ColumnElement[bool]:
         return and_(_L.state == State.DUE, _L.failures > 0)
     if shown == State.DUE:
         return and_(_L.state == State.DUE, _L.failures == 0)
-    return cast("ColumnElement[bool]", _L.state == shown)
+    return _L.state == shown

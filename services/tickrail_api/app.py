@@ -1,0 +1,151 @@
+"""The application: routes, error forms, and the parts they are served by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from tickrail.core.clock import Clock
+from tickrail.core.errors import Problem, TickrailError
+from tickrail.core.ports_metrics import Metrics
+from tickrail.core.targets import Webhook
+from tickrail.engine.job_rules import JobRules
+from tickrail.engine.jobs import Jobs
+from tickrail.engine.launches import Launches
+from tickrail.engine.pauses import Pauses
+from tickrail.executors.egress import EgressPolicy, check_url
+from tickrail.store.engine import ApiDatabase
+from tickrail.store.session import DatabaseSettings
+from tickrail_api.auth import Authenticator
+from tickrail_api.call import Parts, ReplayError
+from tickrail_api.edge import Edge
+from tickrail_api.openapi import openapi_document
+from tickrail_api.problems import error_response, invalid_query, status_response
+from tickrail_api.routes import routers
+
+_VERBS = ("get", "put", "post", "delete", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """What the application needs to know.
+
+    Attributes:
+        database: the API role's connection.
+        partitions: P of the installation.
+        history: how far back a slot may lie and still be recorded.
+        pepper: mixed into the hashes of keys.
+        egress: what webhooks may reach besides public addresses.
+        pool_size: connections at most.
+    """
+
+    database: DatabaseSettings
+    partitions: int
+    history: timedelta = timedelta(days=30)
+    pepper: bytes = field(default=b"", repr=False)
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
+    pool_size: int = 16
+
+
+class PathTable:
+    """The paths of an application and the methods of each, from its OpenAPI document."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._table: list[tuple[re.Pattern[str], str, list[str]]] | None = None
+
+    def find(self, path: str) -> tuple[str, list[str]] | None:
+        """The template of a path and its methods; None: there is no such path."""
+        if self._table is None:
+            self._table = self._read()
+        for pattern, template, methods in self._table:
+            if pattern.fullmatch(path):
+                return template, methods
+        return None
+
+    def _read(self) -> list[tuple[re.Pattern[str], str, list[str]]]:
+        known: dict[str, Any] = dict(openapi_document(self._app)["paths"])
+        known |= {"/openapi.json": {"get": {}}, "/docs": {"get": {}}}
+        table = []
+        for template, operations in known.items():
+            pattern = re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)))
+            methods = [v.upper() for v in _VERBS if v in operations]
+            more = ["HEAD"] if "GET" in methods else []
+            table.append((pattern, template, [*methods, *more, "OPTIONS"]))
+        # A fixed path goes before one with a parameter in its place.
+        return sorted(table, key=lambda row: row[1].count("{"))
+
+
+def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI:
+    """The API; its connections open when they are needed.
+
+    Close it by `app.state.parts.database.close()`.
+    """
+    database = ApiDatabase(settings.database, clock, pool_size=settings.pool_size)
+    rules = JobRules(settings.partitions, settings.history, _target_check(settings.egress))
+    app = FastAPI(
+        title="Tickrail", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    app.state.parts = Parts(
+        database=database,
+        clock=clock,
+        authenticator=Authenticator(database, clock, settings.pepper),
+        jobs=Jobs(rules, clock),
+        pauses=Pauses(rules),
+        launches=Launches(clock),
+    )
+    for router in routers():
+        app.include_router(router)
+    app.add_middleware(Edge, clock=clock, metrics=metrics, paths=PathTable(app).find)
+    app.add_exception_handler(TickrailError, _ours)
+    app.add_exception_handler(ReplayError, _replay)
+    app.add_exception_handler(RequestValidationError, _query)
+    app.add_exception_handler(HTTPException, _framework)
+    return app
+
+
+def _target_check(egress: EgressPolicy) -> Any:  # noqa: ANN401 - a target of any kind
+    def check(target: object) -> list[Problem]:
+        return check_url(target.url, egress) if isinstance(target, Webhook) else []
+
+    return check
+
+
+def _request_id(request: Request) -> str:
+    return str(request.scope["tickrail.request_id"])
+
+
+def _ours(request: Request, error: Exception) -> Response:
+    if not isinstance(error, TickrailError):
+        raise error
+    return error_response(error, _request_id(request))
+
+
+def _replay(_: Request, replay: Exception) -> Response:
+    if not isinstance(replay, ReplayError):
+        raise replay
+    return replay.response
+
+
+def _query(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    route = openapi_document(request.app)["paths"][request.scope["tickrail.template"]]
+    parameters = route[request.method.lower()].get("parameters", [])
+    known = [p["name"] for p in parameters if p["in"] == "query"]
+    return error_response(invalid_query(error.errors(), known), _request_id(request))
+
+
+def _framework(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return status_response(
+        error.status_code, str(error.detail), _request_id(request), error.headers
+    )

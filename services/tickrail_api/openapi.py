@@ -1,0 +1,103 @@
+"""The OpenAPI document: what the framework knows of the routes, and our documents and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Literal
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from tickrail_api.schemas.base import ProblemDocument
+from tickrail_api.schemas.job import NewJob, Pause, Resume, Trigger
+from tickrail_api.schemas.other import PreviewRequest
+
+REQUESTS: Sequence[type[BaseModel]] = (NewJob, Pause, Resume, Trigger, PreviewRequest)
+"""The documents that requests hold; answers come with their routes."""
+_REF = "#/components/schemas/{model}"
+_JSON = "application/json"
+_DESCRIPTION = """Jobs, their schedules and launches. JSON in and out; instants are RFC 3339 with an
+offset, answered in UTC; durations are `30s`, `5m`, `1h30m`, `2d`. Errors are
+`application/problem+json`. Lists are pages: `limit`, `cursor`, `next_cursor`. Every POST takes an
+`Idempotency-Key`. Every path that takes a job's id also takes `name:<name>`."""
+
+
+def body(
+    model: type[BaseModel], *examples: object, required: bool = True, kind: str = _JSON
+) -> dict[str, Any]:
+    """What a route says of its request's body."""
+    ref = {"$ref": _REF.format(model=model.__name__)}
+    return {"requestBody": {"required": required, "content": {kind: _content(ref, examples)}}}
+
+
+def merge_patch(*examples: object) -> dict[str, Any]:
+    """The body of a PATCH."""
+    schema = {"type": "object", "description": "A JSON merge patch (RFC 7396) of a NewJob."}
+    content = {"application/merge-patch+json": _content(schema, examples)}
+    content[_JSON] = _content(schema, examples)
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def answers(model: type[BaseModel], example: object, *statuses: int) -> dict[int | str, Any]:
+    """What a route says of its answers of success (by default one: 200)."""
+    return {
+        status: {
+            "model": model,
+            "description": "Done." if status == 200 else "Made." if status == 201 else "Under way.",  # noqa: PLR2004 - statuses
+            "content": {_JSON: {"examples": {"answer": {"value": example}}}},
+        }
+        for status in statuses or (200,)
+    }
+
+
+def page(example: object) -> dict[str, Any]:
+    """The example of a page of one item."""
+    return {"items": [example], "next_cursor": None}
+
+
+def _content(schema: Mapping[str, Any], examples: Sequence[object]) -> dict[str, Any]:
+    named = {f"example {i}": {"value": e} for i, e in enumerate(examples, 1)}
+    return {"schema": dict(schema), "examples": named}
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """The document; made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title="Tickrail",
+            version=version("tickrail"),
+            description=_DESCRIPTION,
+            routes=app.routes,
+        )
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        models: list[tuple[Any, Literal["serialization"]]] = [
+            (m, "serialization") for m in (*REQUESTS, ProblemDocument)
+        ]
+        _, definitions = models_json_schema(models, ref_template=_REF)
+        schemas.update(definitions["$defs"])
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                _finish(path, operation)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _finish(path: str, operation: dict[str, Any]) -> None:
+    """What every operation has: security and the form of errors."""
+    operation["responses"].pop("422", None)
+    if not path.startswith("/v1/"):
+        operation["security"] = []
+        return
+    operation["security"] = [{"key": []}]
+    problem = {"schema": {"$ref": _REF.format(model="ProblemDocument")}}
+    operation["responses"]["default"] = {
+        "description": "An error.",
+        "content": {"application/problem+json": problem},
+    }

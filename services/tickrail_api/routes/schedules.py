@@ -1,0 +1,94 @@
+"""/v1/schedules/preview: what a schedule means, saved or not."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from tickrail.core.definition import Plan, instant_text, parse_plan
+from tickrail.core.documents import Reader
+from tickrail.core.errors import InvalidInputError, Problem
+from tickrail.core.ids import JobId
+from tickrail.core.lint import lint
+from tickrail.core.ports_api import JobRecord, Transaction
+from tickrail.core.schedule import describe, parse_schedule, schedule_document
+from tickrail.core.words import in_words
+from tickrail.engine.job_rules import require
+from tickrail.engine.ledger import first_slots
+from tickrail_api.call import Answer, Reads
+from tickrail_api.openapi import answers, body
+from tickrail_api.paging import job_ref
+from tickrail_api.routes.jobs import plain
+from tickrail_api.schemas.other import PREVIEW, PREVIEW_REQUEST, Preview, PreviewRequest
+from tickrail_api.views import slot_document
+
+router = APIRouter(tags=["schedules"])
+
+
+@router.post(
+    "/v1/schedules/preview",
+    dependencies=plain,
+    responses=answers(Preview, PREVIEW),
+    openapi_extra=body(PreviewRequest, PREVIEW_REQUEST),
+)
+def preview(call: Reads) -> Response:
+    """The next slots of a schedule, in words, with warnings and what differs from a job's.
+
+    Scope: read. Nothing is saved.
+    """
+    document = call.document()
+    return call.write(lambda tx: _preview(tx, document))
+
+
+def _preview(tx: Transaction, document: object) -> Answer:
+    reader = Reader(document)
+    after = reader.instant("after") or tx.now
+    starts_at, ends_at = reader.instant("starts_at"), reader.instant("ends_at")
+    n = reader.whole("n", 10, low=1, high=500)
+    ref = reader.text("job", maximum=140)
+    job = None if ref is None else _job(tx, ref)
+    given = reader.raw("schedule")
+    hashed: JobId | None = None if job is None else job.id
+    schedule = reader.parse(lambda: parse_schedule(given, job=hashed, now=tx.now, stored=True))
+    reader.finish("preview")
+    plan = Plan(schedule=schedule, starts_at=starts_at, ends_at=ends_at)
+    found = [] if schedule is None else first_slots(plan, after, n)
+    return Answer(
+        {
+            "items": []
+            if schedule is None
+            else [slot_document(describe(schedule, s)) for s in found],
+            "words": in_words(schedule),
+            "schedule": None if schedule is None else schedule_document(schedule),
+            "lint": [
+                {"code": w.code, "message": w.message, "pointer": w.pointer}
+                for w in lint(schedule, tx.now)
+            ],
+            "difference": None if job is None else _difference(tx, job, found, after, n),
+        }
+    )
+
+
+def _difference(
+    tx: Transaction, job: JobRecord, found: list[datetime], after: datetime, n: int
+) -> dict[str, list[str | None]]:
+    """Slots of one and not of the other, up to where both are known."""
+    old = first_slots(parse_plan(job.plan, job=job.id, now=tx.now), after, n)
+    ends = [slots[-1] for slots in (found, old) if len(slots) == n]
+    edge = min(ends, default=None)
+    new, before = ({s for s in slots if edge is None or s <= edge} for slots in (found, old))
+    return {
+        "added": [instant_text(s) for s in sorted(new - before)],
+        "removed": [instant_text(s) for s in sorted(before - new)],
+    }
+
+
+def _job(tx: Transaction, text: str) -> JobRecord:
+    try:
+        ref = job_ref(text)
+    except ValueError:
+        problem = Problem("/job", f"is {text!r}", "an id, or name:<name>")
+        raise InvalidInputError("The preview is not valid.", [problem]) from None
+    return require(tx, ref)

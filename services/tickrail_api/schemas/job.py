@@ -1,0 +1,180 @@
+"""A job's documents."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tickrail_api.schemas.base import INSTANT, JOB_ID, Document, Duration, Instant, Json
+from tickrail_api.schemas.launch import LAUNCH, Launch
+
+Overlap = Literal["allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other"]
+Priority = Literal["high", "normal", "low"]
+
+
+class Misfire(Document):
+    """What becomes of slots that are late by more than `grace`."""
+
+    policy: Literal["fire_once", "fire_all", "skip"] = "fire_once"
+    grace: Duration = "1m"
+    max_count: int = Field(10, ge=1, le=10_000, description="`fire_all` launches so many at most.")
+    max_age: Duration = Field("1d", description="And none older than this.")
+    order: Literal["oldest", "newest"] = "oldest"
+    per_minute: int = Field(60, ge=1, description="And so many a minute.")
+
+
+class Retry(Document):
+    """Exponential backoff with jitter; `max_attempts` counts failures."""
+
+    max_attempts: int = Field(5, ge=1, le=1000)
+    initial: Duration = "2s"
+    multiplier: float = Field(2, ge=1, le=100)
+    max: Duration = "1h"
+    jitter: float = Field(0.2, ge=0, le=0.9)
+
+
+class JobDocument(Document):
+    """A job as its owner writes it."""
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,127}$", description="Unique among the live jobs."
+    )
+    description: str = Field("", max_length=4096)
+    tags: dict[str, str] = Field(default_factory=dict)
+    schedule: dict[str, Any] | None = Field(
+        None,
+        description="One of `cron`, `every`, `calendar`, `at`, `any_of`; null: by hand only. Cron,"
+        " calendar and local `at` take `time_zone` (UTC), `gap` (after, shift, skip) and `fold`"
+        " (first, second, both).",
+    )
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
+    max_launches: int | None = Field(None, ge=1)
+    jitter: Duration = Field("0s", description="Spreads the due instants of slots by up to this.")
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Field("skip", description="What a due slot does while a launch is open.")
+    if_uncertain: Literal["rerun", "skip"] = Field(
+        "rerun", description="What is worse: a missing run (`rerun`) or a doubled one (`skip`)."
+    )
+    target: dict[str, Any] = Field(
+        description="One of `webhook`, `kafka`, `command`, `task`; the queue must serve its kind."
+    )
+    payload: Json = Field(None, description="Handed to the target; at most 256 KiB.")
+    queue: str = "default"
+    priority: Priority = "normal"
+    timeout: Duration = "1m"
+    start_deadline: Duration | None = None
+    visibility_timeout: Duration = "30s"
+    retry: Retry = Retry()
+
+
+class NewJob(JobDocument):
+    """A job to create."""
+
+    paused: bool = Field(False, description="Start it paused; read when the job is created only.")
+
+
+class PausedNote(Document):
+    """Who paused a job, when, why and until when."""
+
+    by: str
+    at: Instant
+    reason: str
+    until: Instant | None
+
+
+class Job(JobDocument):
+    """A job as answered."""
+
+    id: str
+    version: int = Field(description="Counts definitions; the ETag.")
+    state: Literal["active", "paused", "finished", "deleted"]
+    paused: PausedNote | None
+    next_run_at: Instant | None
+    last_launch: Launch | None
+    partition: int
+    schedule_words: str | None = Field(description="The schedule in plain English.")
+    error: str | None = Field(description="Why the job cannot be planned, if it cannot.")
+    created_at: Instant
+    updated_at: Instant
+
+
+class JobPage(Document):
+    """A page of jobs."""
+
+    items: list[Job]
+    next_cursor: str | None
+
+
+class Pause(Document):
+    """How to pause a job."""
+
+    until: Instant | None = Field(None, description="Resume by itself then.")
+    reason: str = ""
+    in_flight: Literal["finish", "cancel"] = Field("finish", description="What open launches do.")
+
+
+class Resume(Document):
+    """How to let a job go on."""
+
+    catch_up: Literal["none", "policy"] = Field(
+        "none", description="Whether the misfire policy decides on the slots that passed."
+    )
+
+
+class Trigger(Document):
+    """A launch by hand: what of it differs from the job."""
+
+    payload: Json = None
+    priority: Priority | None = None
+    overlap: Overlap | None = None
+    copy_of: str | None = Field(None, description="An ended launch of the job: with its payload.")
+
+
+NEW_JOB = {
+    "name": "nightly-invoice-run",
+    "description": "Closes the day's invoices",
+    "tags": {"team": "billing"},
+    "schedule": {"cron": "0 2 * * *", "time_zone": "Europe/Berlin"},
+    "target": {"webhook": {"url": "https://example.org/hook", "headers": {"X-Team": "billing"}}},
+    "payload": {"dry": False},
+}
+INTERVAL_JOB = {
+    "name": "poll-orders",
+    "schedule": {"every": "15m"},
+    "overlap": "buffer_one",
+    "target": {"webhook": {"url": "https://example.org/poll", "method": "GET"}},
+}
+PATCH = {"schedule": {"cron": "30 2 * * *"}, "tags": {"team": None, "owner": "finance"}}
+JOB = {
+    "id": JOB_ID,
+    **NEW_JOB,
+    "schedule": {
+        "cron": "0 2 * * *",
+        "time_zone": "Europe/Berlin",
+        "gap": "after",
+        "fold": "first",
+    },
+    "target": {
+        "webhook": {
+            "url": "https://example.org/hook",
+            "method": "POST",
+            "headers": {"X-Team": "billing"},
+            "success": "2xx",
+        }
+    },
+    "version": 1,
+    "state": "active",
+    "paused": None,
+    "next_run_at": INSTANT,
+    "last_launch": LAUNCH,
+    "partition": 3,
+    "schedule_words": "At 02:00 every day in Europe/Berlin",
+    "error": None,
+    "created_at": "2026-03-01T12:00:00Z",
+    "updated_at": "2026-03-01T12:00:00Z",
+}
+PAUSE = {"until": "2099-01-01T00:00:00Z", "reason": "maintenance", "in_flight": "finish"}
+RESUME = {"catch_up": "none"}
+TRIGGER = {"payload": {"dry": True}, "priority": "high", "overlap": "allow"}

@@ -1,0 +1,155 @@
+"""A launch's documents."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from tickrail_api.schemas.base import INSTANT, JOB_ID, LAUNCH_ID, Document, Instant
+
+State = Literal[
+    "held", "due", "queued", "running", "retrying", "succeeded", "dead", "abandoned", "expired",
+    "cancelled",
+]  # fmt: skip
+Reason = Literal[
+    "overlap", "misfire", "paused", "blackout", "excluded", "quota", "deadline", "too_old",
+    "skipped_by_hand",
+]  # fmt: skip
+
+
+class LaunchJob(Document):
+    """Which job, and the version that it runs."""
+
+    id: str
+    name: str
+    version: int
+
+
+class Result(Document):
+    """How the last attempt ended."""
+
+    model_config = ConfigDict(extra="allow")
+
+    outcome: str | None
+    code: int | None
+    message: str
+    body: str
+
+
+class Launch(Document):
+    """A launch."""
+
+    id: str = Field(description="UUIDv8 of job, scheduled instant and origin.")
+    job: LaunchJob
+    origin: Literal["schedule", "manual", "backfill"]
+    scheduled_at: Instant
+    due_at: Instant
+    state: State
+    attempt: int
+    failures: int
+    max_attempts: int
+    queue: str
+    priority: Literal["high", "normal", "low"]
+    worker: str | None
+    claim: int | None = Field(description="The fencing token of the last attempt.")
+    cancel_requested: bool
+    created_at: Instant
+    queued_at: Instant | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    next_attempt_at: Instant | None
+    result: Result | None
+    redrive_count: int
+
+
+class LaunchPage(Document):
+    """A page of launches."""
+
+    items: list[Launch]
+    next_cursor: str | None
+
+
+class Attempt(Document):
+    """An attempt. `outcome` null: it is under way."""
+
+    attempt: int
+    outcome: str | None
+    certain: bool | None = Field(description="Whether it is known that the run did not succeed.")
+    code: int | None
+    message: str
+    body: str
+    worker: str | None
+    claim: int | None
+    started_at: Instant | None
+    finished_at: Instant | None
+
+
+class AttemptPage(Document):
+    """A page of attempts."""
+
+    items: list[Attempt]
+    next_cursor: str | None
+
+
+class LedgerSlot(Document):
+    """A due slot of a job. `count` above 1: a run of slots from `at` to `last_at`."""
+
+    at: Instant
+    state: Literal["launched", "skipped", "upcoming"]
+    launch: Launch | None
+    reason: Reason | None
+    count: int
+    last_at: Instant
+
+
+class Ledger(Document):
+    """A page of the ledger."""
+
+    items: list[LedgerSlot]
+    next_cursor: str | None
+
+
+LAUNCH = {
+    "id": LAUNCH_ID,
+    "job": {"id": JOB_ID, "name": "nightly-invoice-run", "version": 1},
+    "origin": "schedule",
+    "scheduled_at": INSTANT,
+    "due_at": INSTANT,
+    "state": "succeeded",
+    "attempt": 2,
+    "failures": 1,
+    "max_attempts": 5,
+    "queue": "default",
+    "priority": "normal",
+    "worker": "worker-1",
+    "claim": 8812,
+    "cancel_requested": False,
+    "created_at": "2026-03-02T01:00:00.004Z",
+    "queued_at": "2026-03-02T01:00:02.213Z",
+    "started_at": "2026-03-02T01:00:02.225Z",
+    "finished_at": "2026-03-02T01:00:02.731Z",
+    "next_attempt_at": None,
+    "result": {"outcome": "succeeded", "code": 200, "message": "", "body": "ok"},
+    "redrive_count": 0,
+}
+ATTEMPT = {
+    "attempt": 1,
+    "outcome": "http_500",
+    "certain": True,
+    "code": 500,
+    "message": "the target answered 500",
+    "body": "try again",
+    "worker": "worker-1",
+    "claim": 8801,
+    "started_at": "2026-03-02T01:00:00.020Z",
+    "finished_at": "2026-03-02T01:00:00.211Z",
+}
+SLOT = {
+    "at": INSTANT,
+    "state": "launched",
+    "launch": LAUNCH,
+    "reason": None,
+    "count": 1,
+    "last_at": INSTANT,
+}

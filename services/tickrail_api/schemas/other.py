@@ -1,0 +1,121 @@
+"""Documents of schedules, queues and the system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from tickrail_api.schemas.base import INSTANT, Document, Instant
+
+
+class UpcomingSlot(Document):
+    """A slot to come: `local` is the wall clock of the schedule's zone with its offset."""
+
+    at: Instant
+    local: str
+    notes: list[str] = Field(description="`moved_by_gap`, `first_pass`, `second_pass`, ...")
+
+
+class Upcoming(Document):
+    """Slots to come."""
+
+    items: list[UpcomingSlot]
+
+
+class PreviewRequest(Document):
+    """A schedule to look at, saved or not."""
+
+    schedule: dict[str, Any] | None = Field(description="As in a job.")
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
+    after: Instant | None = Field(None, description="From when on; now.")
+    n: int = Field(10, ge=1, le=500, description="How many slots.")
+    job: str | None = Field(None, description="Id or `name:<name>` of a job to compare with.")
+
+
+class Warn(Document):
+    """What is legal but probably not meant."""
+
+    code: str
+    message: str
+    pointer: str
+
+
+class Difference(Document):
+    """How the slots differ from those of a job, among the next ones of either."""
+
+    added: list[Instant]
+    removed: list[Instant]
+
+
+class Preview(Document):
+    """What a schedule means."""
+
+    items: list[UpcomingSlot]
+    words: str
+    schedule: dict[str, Any] | None = Field(description="With every default filled in.")
+    lint: list[Warn]
+    difference: Difference | None
+
+
+class Queue(Document):
+    """A queue of the installation and the kinds of target it serves."""
+
+    name: str
+    kinds: list[str]
+    paused: bool
+    created_at: Instant
+
+
+class QueuePage(Document):
+    """A page of queues."""
+
+    items: list[Queue]
+    next_cursor: str | None
+
+
+class Partition(Document):
+    """A partition, its epoch and the scheduler that took it last."""
+
+    partition: int
+    epoch: int
+    owner: str
+    taken_at: Instant | None
+
+
+class PartitionPage(Document):
+    """A page of partitions."""
+
+    items: list[Partition]
+    next_cursor: str | None
+
+
+class Status(Document):
+    """Whether the process can do its work; `problems` names what is missing."""
+
+    status: str
+    problems: dict[str, str] = Field(default_factory=dict)
+
+
+SLOT = {"at": INSTANT, "local": "2026-03-02T02:00:00+01:00", "notes": []}
+PREVIEW_REQUEST = {"schedule": {"cron": "0 2 * * *", "time_zone": "Europe/Berlin"}, "n": 3}
+PREVIEW = {
+    "items": [SLOT],
+    "words": "At 02:00 every day in Europe/Berlin",
+    "schedule": {
+        "cron": "0 2 * * *",
+        "time_zone": "Europe/Berlin",
+        "gap": "after",
+        "fold": "first",
+    },
+    "lint": [],
+    "difference": None,
+}
+QUEUE = {
+    "name": "default",
+    "kinds": ["kafka", "task", "webhook"],
+    "paused": False,
+    "created_at": "2026-03-01T12:00:00Z",
+}
+PARTITION = {"partition": 0, "epoch": 41, "owner": "scheduler-1", "taken_at": INSTANT}

@@ -1,0 +1,115 @@
+"""Rows as the documents of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tickrail.core.definition import instant_text, parse_plan
+from tickrail.core.errors import TickrailError
+from tickrail.core.policies import PRIORITIES
+from tickrail.core.ports_api import AttemptRecord, JobRecord, LaunchRecord
+from tickrail.core.schedule import Slot
+from tickrail.core.states import State, shown
+from tickrail.core.words import in_words
+from tickrail.engine.ledger import Kind, SlotRow
+
+_NO_RESULT = {"outcome": None, "code": None, "message": "", "body": ""}
+_KINDS = {Kind.LAUNCHED: "launched", Kind.SKIPPED: "skipped", Kind.UPCOMING: "upcoming"}
+
+
+def job_document(job: JobRecord) -> dict[str, Any]:
+    """A job."""
+    return {
+        "id": str(job.id),
+        **job.definition,
+        "version": job.version,
+        "state": job.state.value,
+        "paused": job.paused,
+        "next_run_at": instant_text(job.next_run_at),
+        "last_launch": None if job.last_launch is None else launch_document(job.last_launch),
+        "partition": job.partition,
+        "schedule_words": _words(job),
+        "error": job.error,
+        "created_at": instant_text(job.created_at),
+        "updated_at": instant_text(job.updated_at),
+    }
+
+
+def launch_document(launch: LaunchRecord) -> dict[str, Any]:
+    """A launch."""
+    retrying = launch.state is State.DUE and launch.failures > 0
+    return {
+        "id": str(launch.id),
+        "job": {"id": str(launch.job), "name": launch.job_name, "version": launch.job_version},
+        "origin": launch.origin.partition(":")[0],
+        "scheduled_at": instant_text(launch.scheduled_at),
+        "due_at": instant_text(launch.due_at),
+        "state": shown(launch.state, launch.failures),
+        "attempt": launch.attempt,
+        "failures": launch.failures,
+        "max_attempts": launch.max_attempts,
+        "queue": launch.queue,
+        "priority": PRIORITIES[launch.priority].value,
+        "worker": launch.worker,
+        "claim": launch.claim,
+        "cancel_requested": launch.cancel_requested,
+        "created_at": instant_text(launch.created_at),
+        "queued_at": instant_text(launch.queued_at),
+        "started_at": instant_text(launch.started_at),
+        "finished_at": instant_text(launch.finished_at),
+        "next_attempt_at": instant_text(launch.due_at) if retrying else None,
+        "result": None if launch.result is None else {**_NO_RESULT, **launch.result},
+        "redrive_count": launch.redrive_count,
+    }
+
+
+def attempt_document(attempt: AttemptRecord) -> dict[str, Any]:
+    """An attempt."""
+    return {
+        "attempt": attempt.attempt,
+        "outcome": attempt.outcome,
+        "certain": attempt.certain,
+        "code": attempt.code,
+        "message": attempt.message,
+        "body": attempt.body,
+        "worker": attempt.worker,
+        "claim": attempt.claim,
+        "started_at": instant_text(attempt.started_at),
+        "finished_at": instant_text(attempt.finished_at),
+    }
+
+
+def ledger_document(row: SlotRow) -> dict[str, Any]:
+    """A row of the ledger. `count` above 1: a run of slots up to `last_at`."""
+    return {
+        "at": instant_text(row.at),
+        "state": _KINDS[row.kind],
+        "launch": None if row.launch is None else launch_document(row.launch),
+        "reason": row.reason,
+        "count": row.count,
+        "last_at": instant_text(row.last_at if row.last_at is not None else row.at),
+    }
+
+
+def slot_document(slot: Slot) -> dict[str, Any]:
+    """A slot to come."""
+    return {"at": instant_text(slot.at), "local": slot.local, "notes": list(slot.notes)}
+
+
+def named_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the installation, instants as text."""
+    return {k: instant_text(v) if k.endswith("_at") else v for k, v in row.items()}
+
+
+def etag(job: JobRecord) -> dict[str, str]:
+    """The ETag of a job: its definition's version."""
+    return {"ETag": f'"{job.version}"'}
+
+
+def _words(job: JobRecord) -> str | None:
+    """The schedule in words; None where this version cannot read it."""
+    try:
+        return in_words(parse_plan(job.plan, job=job.id, now=job.defined_at).schedule)
+    except TickrailError:
+        return None
