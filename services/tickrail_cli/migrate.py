@@ -8,17 +8,13 @@ from pathlib import Path
 import click
 
 from tickrail.core.clock import SystemClock
-from tickrail.core.errors import InvalidInputError, SetupError
-from tickrail.runtime.settings import Settings
+from tickrail.core.errors import InvalidInputError
 from tickrail.store import bootstrap as first_key
 from tickrail.store import migrate as migrations
-from tickrail.store.installation import read_installation
 from tickrail.store.keys import SCOPES
-from tickrail.store.session import DatabaseSettings
 from tickrail_cli.config import FLAGS, settings_options
 from tickrail_cli.context import Context, pass_session, shared_options
 
-_DEFAULT_PARTITIONS = 64
 ROLES = {"api": "tickrail_api", "engine": "tickrail_engine"}
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -53,8 +49,8 @@ def migrate(
     }
     applied = migrations.migrate(
         settings.database_url,
-        partitions=_partitions(settings),
-        kafka_partitions=settings.topic_partitions or _stored(settings)[1],
+        partitions=settings.partitions,
+        kafka_partitions=settings.topic_partitions,
     )
     if passwords:
         migrations.set_passwords(settings.database_url, passwords)
@@ -62,20 +58,6 @@ def migrate(
     said = f"Applied {', '.join(applied)}." if applied else "The database is up to date."
     given = f" Passwords are set for {', '.join(sorted(passwords))}." if passwords else ""
     session.done(said + given, answer)
-
-
-def _partitions(settings: Settings) -> int:
-    """What is set; else what the database has; else the default."""
-    return settings.partitions or _stored(settings)[0] or _DEFAULT_PARTITIONS
-
-
-def _stored(settings: Settings) -> tuple[int | None, int | None]:
-    """P and K of an installation that is there already."""
-    try:
-        found = read_installation(DatabaseSettings(settings.database_url))
-    except SetupError:  # no installation yet, or an older schema: migrate says what is wrong
-        return None, None
-    return found.partitions, found.kafka_partitions
 
 
 @click.command("bootstrap")

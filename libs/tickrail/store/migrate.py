@@ -22,12 +22,13 @@ from tickrail.store.installation import (
 )
 
 _LOCK = 0x7469636B7261696C
+DEFAULT_PARTITIONS = 64
 
 
 def migrate(
     url: str,
     *,
-    partitions: int = 64,
+    partitions: int | None = None,
     kafka_partitions: int | None = None,
     days_behind: int = 1,
     days_ahead: int = 3,
@@ -39,18 +40,17 @@ def migrate(
 
     Args:
         url: the owner's connection.
-        partitions: how many schedule partitions (P); fixed from then on.
-        kafka_partitions: how many partitions each topic has (K); K divides P. Default: 16 or P.
+        partitions: how many schedule partitions (P), fixed from then on. None keeps what is stored;
+            64 on an empty database.
+        kafka_partitions: how many partitions each topic has (K); K divides P. None keeps what is
+            stored; on an empty database 16, or P where that is smaller.
         days_behind: days of history made behind today.
         days_ahead: and ahead of it.
 
     Raises:
-        SetupError: the server is too old, the schema is newer than this version, or P differs from
-            what is stored.
+        SetupError: the server is too old, the schema is newer than this version, P or K
+            differs from what is stored, or K does not divide P.
     """
-    kafka = kafka_partitions or default_kafka_partitions(partitions)
-    if partitions % kafka:
-        raise SetupError(f"{kafka} Kafka partitions do not divide {partitions} partitions.")
 
     def connect() -> psycopg.Connection[Any]:
         return psycopg.connect(url, application_name="tickrail-migrate", connect_timeout=5)
@@ -65,23 +65,11 @@ def migrate(
             connection.commit()
         with psycopg.connect(url, connect_timeout=5) as conn:
             check_version(conn)
-            conn.execute(
-                "insert into installation (partitions, kafka_partitions, tzdata)"
-                " values (%s, %s, %s) on conflict do nothing",
-                [partitions, kafka, version("tzdata")],
-            )
-            stored = conn.execute(
-                "select partitions, kafka_partitions from installation"
-            ).fetchone()
-            if stored != (partitions, kafka):
-                raise SetupError(
-                    f"This installation has (partitions, Kafka partitions) = {stored}, not"
-                    f" {(partitions, kafka)}; set TICKRAIL_PARTITIONS to what it has."
-                )
+            count = _agree(conn, partitions, kafka_partitions)
             conn.execute(
                 "insert into partitions (partition) select generate_series(0, %s)"
                 " on conflict do nothing",
-                [partitions - 1],
+                [count - 1],
             )
             conn.execute(
                 "select make_day(current_date + n) from generate_series(%s::int, %s::int) n",
@@ -89,6 +77,37 @@ def migrate(
             )
     script = ScriptDirectory.from_config(alembic_config())
     return [r.revision for r in script.iterate_revisions("head", before or "base")][::-1]
+
+
+def _agree(conn: psycopg.Connection[Any], partitions: int | None, kafka: int | None) -> int:
+    """Store P and K where there are none yet; the P that is stored.
+
+    Raises:
+        SetupError: another P or K is stored, or K does not divide P.
+    """
+    stored = conn.execute("select partitions, kafka_partitions from installation").fetchone()
+    if stored is None:
+        p = partitions or DEFAULT_PARTITIONS
+        k = kafka or default_kafka_partitions(p)
+        if p % k:
+            raise SetupError(
+                f"{k} Kafka partitions do not divide {p} partitions: set TICKRAIL_TOPIC_PARTITIONS"
+                " to a divisor, or leave it out."
+            )
+        conn.execute(
+            "insert into installation (partitions, kafka_partitions, tzdata) values (%s, %s, %s)",
+            [p, k, version("tzdata")],
+        )
+        return p
+    for name, wanted, found in (
+        ("TICKRAIL_PARTITIONS", partitions, stored[0]),
+        ("TICKRAIL_TOPIC_PARTITIONS", kafka, stored[1]),
+    ):
+        if wanted not in (None, found):
+            raise SetupError(
+                f"{name} is {wanted} and this installation has {found}: set it so, or leave it out."
+            )
+    return int(stored[0])
 
 
 def default_kafka_partitions(partitions: int) -> int:

@@ -1,0 +1,159 @@
+"""An API process: the application on a port of its own, its status on another."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from importlib.metadata import version
+
+import structlog
+import uvicorn
+
+from tickrail.core.clock import Clock, SystemClock
+from tickrail.core.errors import SettingsError
+from tickrail.executors.egress import EgressPolicy
+from tickrail.runtime import service
+from tickrail.runtime.http import StatusServer, listen_error
+from tickrail.runtime.metrics import PrometheusMetrics
+from tickrail.runtime.settings import Settings
+from tickrail.store.engine import ApiDatabase
+from tickrail.store.installation import read_installation
+from tickrail.store.session import DatabaseSettings
+from tickrail_api.app import ApiSettings, create_app
+
+_FINISH_WITHIN = 20
+"""Seconds for requests that are under way when the process is asked to stop."""
+_BACKLOG = 1024
+log = structlog.get_logger("tickrail.api")
+
+
+class Api:
+    """An API that serves."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """Start everything.
+
+        Raises:
+            TickrailError: the database does not answer, the installation is not as needed, or a
+                port is taken.
+        """
+        egress = _egress(settings)
+        self._metrics = PrometheusMetrics()
+        self._metrics.gauge("build_info", 1, version=version("tickrail"), service="api")
+        self._database: ApiDatabase | None = None
+        self._thread: threading.Thread | None = None
+        self._status = StatusServer(
+            settings.status_host,
+            settings.status_port,
+            health=self.health,
+            ready=self.missing,
+            metrics=self._metrics,
+        )
+        self._status.start()
+        listener: socket.socket | None = None
+        try:
+            listener = _listen(settings.api_host, settings.api_port)
+            database = DatabaseSettings(
+                settings.database_url, name=settings.name, prepare=settings.prepare_statements
+            )
+            installation = read_installation(database, partitions=settings.partitions)
+            app = create_app(
+                ApiSettings(
+                    database=database,
+                    partitions=installation.partitions,
+                    history=timedelta(days=settings.history_days),
+                    pepper=settings.key_pepper.encode(),
+                    egress=egress,
+                ),
+                clock,
+                self._metrics,
+            )
+        except BaseException:
+            if listener is not None:
+                listener.close()
+            self._status.stop()
+            raise
+        self._database = app.state.parts.database
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                # Lines are written by the edge, in this project's form.
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                # The peer is who the connection says; no header may name another.
+                proxy_headers=False,
+                timeout_graceful_shutdown=_FINISH_WITHIN,
+            )
+        )
+        self.port: int = listener.getsockname()[1]
+        self._thread = threading.Thread(
+            target=self._server.run, args=([listener],), name="api", daemon=True
+        )
+        self._thread.start()
+        host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+        log.info(
+            "serving",
+            api=f"http://{host}:{self.port}",
+            docs=f"http://{host}:{self.port}/docs",
+            status=f"http://{self._status.host}:{self._status.port}",
+            partitions=installation.partitions,
+        )
+
+    def health(self) -> Mapping[str, str]:
+        """What makes this process worth restarting."""
+        why = self.failed()
+        return {} if why is None else {"server": why}
+
+    def missing(self) -> Mapping[str, str]:
+        """What is missing for the API to answer."""
+        if self._database is None:
+            return {"start": "the database is being looked at"}
+        return self._database.trouble()
+
+    def failed(self) -> str | None:
+        """Why this process should be started anew."""
+        ended = self._thread is not None and not self._thread.is_alive()
+        return "the server has ended" if ended else None
+
+    def stop(self) -> None:
+        """Take no more connections, finish the requests under way, close the pool."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_FINISH_WITHIN + 5.0)
+        if self._database is not None:
+            self._database.close()
+        self._status.stop()
+
+
+def _egress(settings: Settings) -> EgressPolicy:
+    try:
+        return EgressPolicy.parse(",".join(settings.egress_allow))
+    except SettingsError as e:
+        problems = [replace(p, pointer="egress_allow") for p in e.problems]
+        raise SettingsError(e.detail, problems) from None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket that requests come to.
+
+    Raises:
+        SettingsError: the address cannot be listened on; names the setting.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as e:
+        raise listen_error(e, host, port, ("api_host", "api_port")) from e
+
+
+def run(settings: Settings) -> int:
+    """Run the API until a signal; the exit code."""
+    return service.run("api", lambda: Api(settings, SystemClock()))
