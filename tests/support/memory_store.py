@@ -1,0 +1,684 @@
+"""The database of the loops in memory: an `OwnerStore` and a `WorkerStore` on the same tables.
+
+A FakeClock is the database's clock. Tests switch the faults: `down`, `lose_reply`, and the rows
+that somebody else has locked.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.support.clock import FakeClock
+from tests.support.memory_coord import MemoryFenceStore
+
+from tickrail.core.errors import UnavailableError
+from tickrail.core.ids import GENERATION_SHIFT, Claim, JobId, LaunchId, Partition, TenantId
+from tickrail.core.ports import (
+    Backlog,
+    ClaimAnswer,
+    Claimed,
+    ClaimRequest,
+    DueJob,
+    ExtendAnswer,
+    Extension,
+    FenceReport,
+    Finish,
+    FinishAnswer,
+    LostClaim,
+    Marked,
+    NewLaunch,
+    OpenCount,
+    OwedLetter,
+    Owned,
+    Planned,
+    Planner,
+    Publication,
+    Swept,
+    Ticked,
+)
+from tickrail.core.states import OPEN, State
+from tickrail.core.verdict import Verdict
+
+HISTORY = timedelta(days=30)
+CLAIMS_STEP = 1_000_000
+WAITING = frozenset({State.DUE, State.QUEUED})
+BUSY = frozenset({State.DUE, State.QUEUED, State.RUNNING})
+
+
+@dataclass
+class JobRow:
+    """A row of `jobs`, its versions with it."""
+
+    id: JobId
+    tenant_id: TenantId
+    name: str
+    partition: Partition
+    plan: str
+    definitions: dict[int, str]
+    next_run_at: datetime | None
+    version: int = 1
+    state: str = "active"
+    last_slot_at: datetime | None = None
+    launched: int = 0
+    resume_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass
+class LaunchRow:
+    """A row of `launches`."""
+
+    id: LaunchId
+    scheduled_at: datetime
+    tenant_id: TenantId
+    job_id: JobId
+    job_version: int
+    partition: Partition
+    queue: str
+    priority: int
+    state: State
+    max_attempts: int
+    rerun: bool
+    visibility: float
+    due_at: datetime
+    start_before: datetime | None = None
+    attempt: int = 1
+    failures: int = 0
+    queued_at: datetime | None = None
+    publications: int = 0
+    claim: int | None = None
+    claim_expires_at: datetime | None = None
+    worker: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested: bool = False
+    redrive_count: int = 0
+    dlq_owed: bool = False
+    epoch: int = 0
+    payload: Any = None
+    result: Any = None
+
+
+@dataclass(frozen=True)
+class SkipRow:
+    """A row of `skips`."""
+
+    job_id: JobId
+    reason: str
+    first: datetime
+    last: datetime
+    count: int
+
+
+class MemoryDatabase:
+    """The tables. Safe to use from several threads: one transaction at a time."""
+
+    def __init__(self, clock: FakeClock, partitions: int = 4) -> None:
+        self.clock = clock
+        self.fence = MemoryFenceStore(clock, partitions)
+        self.lock = threading.RLock()
+        self.jobs: dict[JobId, JobRow] = {}
+        self.launches: dict[LaunchId, LaunchRow] = {}
+        self.skips: dict[tuple[JobId, datetime, str], SkipRow] = {}
+        self.attempts: dict[tuple[LaunchId, int], dict[str, Any]] = {}
+        self.suspended: set[TenantId] = set()
+        self.paused_queues: set[str] = set()
+        self.locked_jobs: set[JobId] = set()
+        self.locked_launches: set[LaunchId] = set()
+        self.days: set[date] = set()
+        self.down = False
+        self.lose_reply: set[str] = set()
+        self.calls: Counter[str] = Counter()
+        self.wakes = 0
+        self._claims = 0
+
+    @contextmanager
+    def transaction(self, name: str) -> Iterator[datetime]:
+        """One call; fails before it did anything while `down`, after it when its reply is lost."""
+        with self.lock:
+            self.calls[name] += 1
+            if self.down:
+                raise UnavailableError("the database does not answer")
+            yield self.clock.now()
+            if name in self.lose_reply:
+                self.lose_reply.remove(name)
+                raise UnavailableError("the database did not answer in time")
+
+    def next_claim(self) -> Claim:
+        self._claims += 1
+        lost = CLAIMS_STEP * self.fence.claims_advanced
+        return Claim((self.fence.stored_generation << GENERATION_SHIFT) + lost + self._claims)
+
+    def hold_fence(
+        self, owned: Owned, wanted: Iterable[Partition]
+    ) -> tuple[frozenset[Partition], FenceReport]:
+        held, higher, lower = [], [], []
+        for p in sorted(set(wanted) & owned.keys()):
+            stored = self.fence.epochs[p]
+            (held if stored == owned[p] else higher if stored > owned[p] else lower).append(p)
+        return frozenset(held), FenceReport(tuple(higher), tuple(lower))
+
+    def of_job(self, job: JobId, states: frozenset[State] = OPEN) -> list[LaunchRow]:
+        found = [x for x in self.launches.values() if x.job_id == job and x.state in states]
+        return sorted(found, key=lambda x: (x.scheduled_at, x.id))
+
+    def cancel(self, row: LaunchRow, now: datetime) -> None:
+        """What the API's cancel does to an open launch."""
+        if row.state not in OPEN:
+            return
+        row.cancel_requested = True
+        if row.state is not State.RUNNING:
+            row.state, row.finished_at = State.CANCELLED, now
+
+    def end_attempt(self, end: Finish | ReaperEnd, now: datetime) -> State | None:
+        """`end_attempts`: the verdict, unless a cancel was asked for."""
+        row = self.launches.get(end.id)
+        if row is None or row.state is not State.RUNNING or row.claim != end.claim:
+            return None
+        if isinstance(end, ReaperEnd) and row.claim_expires_at != end.expires_at:
+            return None
+        verdict = end.verdict
+        after = State.CANCELLED if row.cancel_requested else verdict.state
+        self.attempts.setdefault(
+            (row.id, row.attempt),
+            {
+                "attempt": row.attempt,
+                "outcome": end.outcome,
+                "message": end.message,
+                "started_at": None if row.started_at is None else row.started_at.isoformat(),
+                "finished_at": now.isoformat(),
+                "worker": row.worker,
+            },
+        )
+        row.state = after
+        if after is State.DUE:
+            row.attempt, row.due_at = verdict.attempt, now + verdict.delay
+        else:
+            row.finished_at = now
+        if after is not State.CANCELLED:
+            row.failures = verdict.failures
+        row.dlq_owed = verdict.dlq_owed and after is not State.CANCELLED
+        row.claim_expires_at = None
+        row.result = json.loads(end.result)
+        return after
+
+    def letter(self, row: LaunchRow) -> OwedLetter:
+        history = [a for (launch, _), a in sorted(self.attempts.items(), key=_number)
+                   if launch == row.id]  # fmt: skip
+        assert row.finished_at is not None
+        return OwedLetter(
+            row.id, row.scheduled_at, row.job_id, self.jobs[row.job_id].name, row.tenant_id,
+            row.partition, row.queue, row.attempt, row.failures, row.redrive_count, row.state,
+            row.result or {}, row.finished_at, history,
+        )  # fmt: skip
+
+    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+        count = 0
+        for launch, _, attempt in letters:
+            row = self.launches.get(launch)
+            if row is not None and row.dlq_owed and row.attempt == attempt:
+                row.dlq_owed = False
+                count += 1
+        return count
+
+
+@dataclass(frozen=True)
+class ReaperEnd:
+    """The end of a claim that expired."""
+
+    id: LaunchId
+    claim: Claim
+    expires_at: datetime
+    verdict: Verdict
+    message: str
+    outcome: str = "worker_lost"
+    result: str = '{"outcome":"worker_lost"}'
+
+
+class MemoryOwnerStore:
+    """`core.ports.OwnerStore`."""
+
+    def __init__(self, db: MemoryDatabase) -> None:
+        self._db = db
+        self._known_days: set[date] = set()
+
+    # --- the tick -------------------------------------------------------------------------------
+
+    def tick(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        db = self._db
+        with db.transaction("tick") as now:
+            due = [
+                j
+                for j in self._active(owned)
+                if j.next_run_at is not None
+                and j.next_run_at <= now
+                and j.tenant_id not in db.suspended
+                and j.id not in db.locked_jobs
+            ]
+            due = sorted(due, key=lambda j: (j.next_run_at or now, j.id))[:limit]
+            jobs = [_due_job(j) for j in due]
+            if not jobs:
+                return Ticked(now=now, next_due=self._next_due(owned, now))
+            held, fence = db.hold_fence(owned, (j.partition for j in jobs))
+            mine = [j for j in jobs if j.partition in held]
+            opened = {
+                j.id: OpenCount(len(db.of_job(j.id)), len(db.of_job(j.id, frozenset({State.HELD}))))
+                for j in mine
+                if planner.needs_open(j)
+            }
+            planned = planner.plan(mine, opened, now, now - HISTORY)
+            inserted, existed = self._write(owned, planned, now)
+            skipped: Counter[str] = Counter()
+            for p in planned:
+                for s in p.decision.skipped:
+                    skipped[s.reason.value] += s.count
+            full = len(jobs) >= limit
+            return Ticked(
+                now=now,
+                jobs=len(mine),
+                inserted=inserted,
+                existed=existed,
+                skipped=skipped,
+                errors=sum(p.error is not None for p in planned),
+                full=full,
+                next_due=now if full else self._next_due(owned, now),
+                fence=fence,
+            )
+
+    def resume(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        db = self._db
+        with db.transaction("resume") as now:
+            found = [
+                j
+                for j in sorted(db.jobs.values(), key=lambda j: j.id)
+                if j.partition in owned
+                and j.state == "paused"
+                and j.resume_at is not None
+                and j.resume_at <= now
+                and j.id not in db.locked_jobs
+            ][:limit]
+            jobs = [_due_job(j) for j in found]
+            held, fence = db.hold_fence(owned, (j.partition for j in jobs))
+            mine = [j for j in jobs if j.partition in held]
+            self._write(owned, planner.resume(mine, now, now - HISTORY), now)
+            return Ticked(now=now, jobs=len(mine), fence=fence, full=len(jobs) >= limit)
+
+    def _active(self, owned: Owned) -> list[JobRow]:
+        return [j for j in self._db.jobs.values() if j.partition in owned and j.state == "active"]
+
+    def _next_due(self, owned: Owned, now: datetime) -> datetime | None:
+        waits = [
+            j.next_run_at for j in self._active(owned) if j.next_run_at and j.next_run_at > now
+        ]
+        return min((at for at in waits if at > now), default=None)
+
+    def _write(
+        self, owned: Owned, planned: Sequence[Planned], now: datetime
+    ) -> tuple[list[Publication], int]:
+        db = self._db
+        inserted: list[Publication] = []
+        existed = 0
+        for p in planned:
+            for row in db.of_job(p.job.id):
+                if p.decision.terminate_open:
+                    row.state, row.finished_at = State.CANCELLED, now
+                    row.cancel_requested, row.result = True, {"outcome": "terminated"}
+                elif p.decision.cancel_open:
+                    db.cancel(row, now)
+        for p in planned:
+            for n in p.launches:
+                if n.id in db.launches:
+                    existed += 1
+                    continue
+                db.launches[n.id] = _launch_row(p.job, n, owned)
+                if n.state is State.DUE:
+                    inserted.append(publication(db.launches[n.id]))
+            for s in p.decision.skipped:
+                first, last = max(s.first, now - HISTORY), max(s.last, now - HISTORY)
+                row_of_skip = SkipRow(p.job.id, s.reason.value, first, last, s.count)
+                db.skips.setdefault((p.job.id, first, s.reason.value), row_of_skip)
+            job = db.jobs[p.job.id]
+            job.next_run_at = p.decision.wake_at
+            job.last_slot_at = p.decision.last_slot or job.last_slot_at
+            job.launched += len(p.launches)
+            job.error, job.resume_at = p.error, None
+            job.state = "finished" if p.decision.wake_at is None else "active"
+        return inserted, existed
+
+    # --- the relay ------------------------------------------------------------------------------
+
+    def queued(self, owned: Owned) -> Mapping[str, int]:
+        with self._db.transaction("queued"):
+            return self._queued(owned)
+
+    def _queued(self, owned: Owned) -> dict[str, int]:
+        return dict(
+            Counter(
+                x.queue
+                for x in self._db.launches.values()
+                if x.partition in owned and x.state is State.QUEUED
+            )
+        )
+
+    def backlog(self, owned: Owned, limit: int) -> Backlog:
+        db = self._db
+        with db.transaction("backlog") as now:
+            due = sorted(
+                (
+                    x
+                    for x in db.launches.values()
+                    if x.partition in owned
+                    and x.state is State.DUE
+                    and x.due_at <= now
+                    and x.tenant_id not in db.suspended
+                    and x.queue not in db.paused_queues
+                ),
+                key=lambda x: (x.partition, x.queue, x.tenant_id, x.due_at),
+            )
+            taken: Counter[tuple[int, str, UUID]] = Counter()
+            found = []
+            for x in due:
+                key = (x.partition, x.queue, x.tenant_id)
+                if taken[key] < limit:
+                    taken[key] += 1
+                    found.append(publication(x))
+            return Backlog(now=now, due=found, queued=self._queued(owned))
+
+    def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:
+        with self._db.transaction("mark_queued") as now:
+            rows, fence = self._to_mark(owned, published)
+            rows = [x for x in rows if x.id not in self._db.locked_launches]
+            for row in rows:
+                row.state, row.queued_at = State.QUEUED, now
+                row.publications += 1
+            return Marked(len(rows), fence)
+
+    def mark_unpublishable(self, owned: Owned, dead: Sequence[Publication], reason: str) -> Marked:
+        with self._db.transaction("mark_unpublishable") as now:
+            rows, fence = self._to_mark(owned, dead)
+            for row in rows:
+                row.state, row.finished_at, row.dlq_owed = State.DEAD, now, True
+                row.failures += 1
+                row.result = {"outcome": reason, "message": reason}
+            return Marked(len(rows), fence)
+
+    def _to_mark(
+        self, owned: Owned, what: Sequence[Publication]
+    ) -> tuple[list[LaunchRow], FenceReport]:
+        db = self._db
+        held, fence = db.hold_fence(owned, (p.partition for p in what))
+        rows = [
+            db.launches[p.id]
+            for p in what
+            if p.partition in held
+            and p.id in db.launches
+            and db.launches[p.id].state is State.DUE
+            and db.launches[p.id].attempt == p.attempt
+        ]
+        return list({x.id: x for x in rows}.values()), fence
+
+    # --- housekeeping ---------------------------------------------------------------------------
+
+    def sweep(self, owned: Owned, lost_after: timedelta, limit: int) -> Swept:
+        db = self._db
+        with db.transaction("sweep") as now:
+            held, fence = db.hold_fence(owned, owned)
+            moved: Counter[str] = Counter()
+            mine = sorted(
+                (x for x in db.launches.values() if x.partition in held), key=lambda x: x.id
+            )
+            for job in sorted({x.job_id for x in mine if x.state is State.HELD})[:limit]:
+                if not db.of_job(job, BUSY) and job not in db.locked_jobs:
+                    oldest = db.of_job(job, frozenset({State.HELD}))[0]
+                    oldest.state, oldest.due_at = State.DUE, max(oldest.due_at, now)
+                    moved["released"] += 1
+            free = [x for x in mine if x.id not in db.locked_launches]
+            late = [
+                x for x in free
+                if x.state in WAITING and x.attempt == 1 and x.start_before
+                and x.start_before <= now
+            ][:limit]  # fmt: skip
+            for row in late:
+                row.state, row.finished_at = State.EXPIRED, now
+                row.result = {"outcome": "deadline", "message": "not started before its deadline"}
+                moved["expired"] += 1
+            lost = [x for x in free if x.state is State.QUEUED and _is_lost(x, now, lost_after)]
+            for row in lost[:limit]:
+                row.state = State.DUE
+                moved["lost_message"] += 1
+            return Swept(dict(moved), fence)
+
+    def reap(self, owned: Owned, limit: int, decide: Callable[[LostClaim], Verdict]) -> Swept:
+        db = self._db
+        with db.transaction("reap") as now:
+            lost = [
+                _lost_claim(db, x)
+                for x in sorted(db.launches.values(), key=lambda x: x.id)
+                if x.partition in owned
+                and x.state is State.RUNNING
+                and x.claim_expires_at is not None
+                and x.claim_expires_at < now
+            ][:limit]
+            held, fence = db.hold_fence(owned, (c.partition for c in lost))
+            states: Counter[str] = Counter()
+            for c in lost:
+                if c.partition in held:
+                    why = f"worker {c.worker} did not extend its claim"
+                    # What decide() takes its time for may have changed the row: the end names the
+                    # claim and the expiry that were read.
+                    end = ReaperEnd(c.id, c.claim, c.expires_at, decide(c), why)
+                    after = db.end_attempt(end, now)
+                    if after is not None:
+                        states[after.value] += 1
+            return Swept(states, fence)
+
+    def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:
+        db = self._db
+        with db.transaction("owed") as now:
+            rows = [
+                x
+                for x in db.launches.values()
+                if x.partition in owned
+                and x.dlq_owed
+                and x.finished_at is not None
+                and x.finished_at < now - older_than
+            ]
+            rows.sort(key=lambda x: x.finished_at or now)
+            return [db.letter(x) for x in rows[:limit]]
+
+    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+        with self._db.transaction("settle"):
+            return self._db.settle(letters)
+
+    def make_days(self, ahead: int) -> int:
+        with self._db.transaction("make_days") as now:
+            days = {(now + timedelta(days=n)).date() for n in range(-1, ahead + 1)}
+            new = days - self._known_days
+            self._known_days |= new
+            self._db.days |= new
+            return len(new)
+
+    def drop_days(self) -> int:
+        db = self._db
+        with db.transaction("drop_days") as now:
+            horizon = (now - HISTORY).date()
+            busy = {
+                x.scheduled_at.date() for x in db.launches.values() if x.state in OPEN or x.dlq_owed
+            }
+            gone = {d for d in db.days if d < horizon and d not in busy}
+            db.days -= gone
+            for launch in [x.id for x in db.launches.values() if x.scheduled_at.date() in gone]:
+                del db.launches[launch]
+            self._known_days.clear()
+            return len(gone)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemoryWorkerStore:
+    """`core.ports.WorkerStore`."""
+
+    def __init__(self, db: MemoryDatabase) -> None:
+        self._db = db
+
+    def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
+        db = self._db
+        with db.transaction("claim") as now:
+            granted: list[Claimed] = []
+            refused: dict[LaunchId, str] = {}
+            for r in sorted(requests, key=lambda r: r.id):
+                row = db.launches.get(r.id)
+                reason = "unknown" if row is None else _why_not(row, r.attempt, now)
+                if row is None or reason is not None:
+                    refused[r.id] = reason or "unknown"
+                    continue
+                row.state, row.claim = State.RUNNING, db.next_claim()
+                row.claim_expires_at = now + timedelta(seconds=row.visibility)
+                row.worker, row.started_at, row.cancel_requested = worker, now, False
+                granted.append(_claimed(db, row))
+            return ClaimAnswer(now, granted, refused)
+
+    def finish(self, ends: Sequence[Finish]) -> FinishAnswer:
+        db = self._db
+        with db.transaction("finish") as now:
+            states: dict[LaunchId, State] = {}
+            for e in ends:
+                if e.verdict.state is State.SUCCEEDED:
+                    row = db.launches.get(e.id)
+                    if row is None or row.state is not State.RUNNING or row.claim != e.claim:
+                        continue
+                    row.state, row.finished_at = State.SUCCEEDED, now
+                    row.result = json.loads(e.result)
+                    states[e.id] = State.SUCCEEDED
+                else:
+                    after = db.end_attempt(e, now)
+                    if after is not None:
+                        states[e.id] = after
+            db.wakes += any(e.wakes for e in ends)
+            return FinishAnswer(states, [e.id for e in ends if e.id not in states])
+
+    def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:
+        db = self._db
+        with db.transaction("extend") as now:
+            held, cancel = set(), set()
+            for c in claims:
+                row = db.launches.get(c.id)
+                if row is None or row.state is not State.RUNNING or row.claim != c.claim:
+                    continue
+                if row.started_at is None or row.started_at <= now - ceiling:
+                    continue
+                row.claim_expires_at = now + timedelta(seconds=c.visibility)
+                held.add(c.id)
+                if row.cancel_requested:
+                    cancel.add(c.id)
+            return ExtendAnswer(frozenset(held), frozenset(cancel))
+
+    def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:
+        db = self._db
+        with db.transaction("asked_to_stop"):
+            return frozenset(
+                launch
+                for launch, _ in launches
+                if launch in db.launches and db.launches[launch].cancel_requested
+            )
+
+    def owed(self, launches: Sequence[tuple[LaunchId, datetime]]) -> Sequence[OwedLetter]:
+        db = self._db
+        with db.transaction("owed"):
+            rows = [db.launches[x] for x, _ in launches if x in db.launches]
+            return [db.letter(x) for x in rows if x.dlq_owed]
+
+    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
+        with self._db.transaction("settle"):
+            return self._db.settle(letters)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def publication(row: LaunchRow) -> Publication:
+    """What the relay needs of a launch."""
+    return Publication(
+        row.id, row.scheduled_at, row.job_id, row.tenant_id, row.partition, row.queue,
+        row.priority, row.attempt, row.due_at,
+    )  # fmt: skip
+
+
+def _number(item: tuple[tuple[LaunchId, int], object]) -> int:
+    return item[0][1]
+
+
+def _due_job(j: JobRow) -> DueJob:
+    due = j.next_run_at or datetime.max.replace(tzinfo=UTC)
+    return DueJob(
+        j.id, j.tenant_id, j.partition, j.version, due, j.last_slot_at, j.launched, j.plan
+    )
+
+
+def _launch_row(job: DueJob, n: NewLaunch, owned: Owned) -> LaunchRow:
+    return LaunchRow(
+        id=n.id,
+        scheduled_at=n.scheduled_at,
+        tenant_id=job.tenant,
+        job_id=job.id,
+        job_version=job.version,
+        partition=job.partition,
+        queue=n.queue,
+        priority=n.priority,
+        state=n.state,
+        max_attempts=n.max_attempts,
+        rerun=n.rerun,
+        visibility=n.visibility,
+        due_at=n.due_at,
+        start_before=n.start_before,
+        epoch=owned[job.partition],
+    )
+
+
+def _is_lost(row: LaunchRow, now: datetime, lost_after: timedelta) -> bool:
+    longest = max(timedelta(hours=1), lost_after)
+    waits = min(lost_after * 2 ** (max(row.publications, 1) - 1), longest)
+    return row.queued_at is not None and row.queued_at < now - waits
+
+
+def _lost_claim(db: MemoryDatabase, x: LaunchRow) -> LostClaim:
+    retry = json.loads(db.jobs[x.job_id].definitions[x.job_version])["retry"]
+    assert x.claim is not None
+    assert x.claim_expires_at is not None
+    return LostClaim(
+        x.id, x.scheduled_at, x.job_id, x.partition, x.attempt, x.failures, x.max_attempts,
+        x.rerun, Claim(x.claim), x.claim_expires_at, x.worker or "", retry,
+    )  # fmt: skip
+
+
+def _why_not(row: LaunchRow, asked: int, now: datetime) -> str | None:
+    """Why a claim is refused; None: it is granted."""
+    if row.state in (State.CANCELLED, State.EXPIRED):
+        return row.state.value
+    if row.state in WAITING and row.attempt == asked:
+        if row.due_at > now:
+            return "early"
+        late = row.attempt == 1 and row.start_before is not None and row.start_before <= now
+        return "expired" if late else None
+    if row.state is State.RUNNING and row.attempt == asked:
+        return "duplicate"
+    return "stale" if asked < row.attempt else "ended"
+
+
+def _claimed(db: MemoryDatabase, row: LaunchRow) -> Claimed:
+    assert row.claim is not None
+    return Claimed(
+        row.id, row.scheduled_at, row.job_id, row.job_version, row.tenant_id, row.partition,
+        row.queue, row.attempt, row.failures, row.max_attempts, row.rerun, row.visibility,
+        row.due_at, Claim(row.claim), db.jobs[row.job_id].definitions[row.job_version],
+        None if row.payload is None else json.dumps(row.payload), row.redrive_count,
+    )  # fmt: skip
