@@ -64,6 +64,7 @@ class Bed:
 def bed(args: argparse.Namespace) -> Iterator[Bed]:
     """Start the servers, migrate, start the services; stop all at the end."""
     folder = Path(args.data or tempfile.mkdtemp(prefix="tickrail-load-"))
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     folder.chmod(0o755)
     stack = LocalStack(folder, usual_ports=False)
     addresses = stack.start(PlainProgress(sys.stderr))

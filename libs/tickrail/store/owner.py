@@ -252,15 +252,12 @@ class PostgresOwnerStore:
             mine = [p for p in what if p.partition in held]
             if not mine:
                 return Marked(0, fence)
-            slots = [p.scheduled_at for p in mine]
             cursor.execute(
                 _SQL[cast("Any", statement)],
                 {
                     "id": [p.id for p in mine],
-                    "scheduled_at": slots,
+                    "scheduled_at": [p.scheduled_at for p in mine],
                     "attempt": [p.attempt for p in mine],
-                    "low": min(slots),
-                    "high": max(slots),
                     **extra,
                 },
             )

@@ -100,8 +100,10 @@ class PostgresWorkerStore:
 
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
         """Claim what can start now; for the rest, why not."""
-        slots = [r.scheduled_at for r in requests]
-        keys: dict[str, object] = {"id": [r.id for r in requests], "scheduled_at": slots}
+        keys: dict[str, object] = {
+            "id": [r.id for r in requests],
+            "scheduled_at": [r.scheduled_at for r in requests],
+        }
         with self._claims.transaction() as cursor:
             if self._generation is None:
                 self._generation = _generation(cursor)
@@ -110,8 +112,6 @@ class PostgresWorkerStore:
                 {
                     **keys,
                     "attempt": [r.attempt for r in requests],
-                    "low": min(slots),
-                    "high": max(slots),
                     "generation": self._generation << GENERATION_SHIFT,
                     "worker": worker,
                 },
@@ -133,16 +133,13 @@ class PostgresWorkerStore:
         states: dict[LaunchId, State] = {}
         with self._ends.transaction() as cursor:
             if good:
-                slots = [e.scheduled_at for e in good]
                 rows = cursor.execute(
                     _SQL["succeed"],
                     {
                         "id": [e.id for e in good],
-                        "scheduled_at": slots,
+                        "scheduled_at": [e.scheduled_at for e in good],
                         "claim": [e.claim for e in good],
                         "result": [e.result for e in good],
-                        "low": min(slots),
-                        "high": max(slots),
                     },
                 ).fetchall()
                 states.update((cast("LaunchId", row[0]), State.SUCCEEDED) for row in rows)

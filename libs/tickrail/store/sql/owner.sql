@@ -175,7 +175,6 @@ with m as (
   select t.scheduled_at, t.id
   from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
   where t.state = 'due' and t.attempt = m.attempt
-    and t.scheduled_at between %(low)b and %(high)b
   order by t.id
   for no key update of t skip locked
 )

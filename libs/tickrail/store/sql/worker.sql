@@ -10,7 +10,6 @@ with m as (
   from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
   where t.state in ('due', 'queued') and t.attempt = m.attempt and t.due_at <= clock_timestamp()
     and (t.start_before is null or t.attempt > 1 or t.start_before > clock_timestamp())
-    and t.scheduled_at between %(low)b and %(high)b
   order by t.id
   for no key update of t
 ), u as (
@@ -42,7 +41,7 @@ with m as (
 ), l as (
   select t.scheduled_at, t.id, m.result
   from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
-  where t.state = 'running' and t.claim = m.claim and t.scheduled_at between %(low)b and %(high)b
+  where t.state = 'running' and t.claim = m.claim
   order by t.id
   for no key update of t
 )
