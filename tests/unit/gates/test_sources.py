@@ -1,0 +1,130 @@
+"""What holds for every file: its size, the addresses in it, its statements, its tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.support.tree import ROOT, project_files
+
+from tickrail.store import queries
+
+LIMIT = 500
+"""Lines of a source file."""
+
+SOURCES = (".py", ".sql", ".md", ".toml", ".yml", ".yaml", ".sh", ".html", ".txt", ".lock", "")
+
+REGISTRIES = re.compile(
+    r"pyp[i]\.org|python[h]osted|mave[n]\.org|mave[n]\.apache|npm[j]s\.org|crate[s]\.io"
+    r"|anacond[a]\.org|prox[y]\.golang|rubygem[s]\.",
+    re.IGNORECASE,
+)
+"""Hosts of package registries. A letter stands in brackets so that the rule is no match itself."""
+MACHINES = re.compile(r"/wor[k]/(shared|main|\.library)")
+"""Folders of one person's machine."""
+
+SKIPPED = re.compile(r"pytest\.(skip|xfail|importorskip)\(|mark\.(skip|skipif|xfail)\b")
+
+TENANT_FILTER = re.compile(
+    r"tenant_id\s*(==|!=|\.in_\()|filter_by\(\s*tenant_id|\btenant_id\s*=\s*(:|%\()", re.IGNORECASE
+)
+"""A comparison with a tenant made by hand; row security does it, through one door."""
+DOOR = "libs/tickrail/store/tenancy.py"
+
+
+def read(path: Path) -> str:
+    """The text of a file, empty where it is not text."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def found(rule: re.Pattern[str], files: list[Path]) -> list[str]:
+    """Where a rule matches: `file:line: text`."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}"
+        for path in files
+        for number, line in enumerate(read(path).splitlines(), 1)
+        if rule.search(line)
+    ]
+
+
+def test_no_source_is_longer_than_the_limit() -> None:
+    sizes = {
+        str(path.relative_to(ROOT)): len(read(path).splitlines())
+        for path in project_files(".py", ".sql", ".sh")
+    }
+    assert len(sizes) > 100
+    assert {name: size for name, size in sizes.items() if size > LIMIT} == {}
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert found(REGISTRIES, project_files(*SOURCES)) == []
+
+
+def test_no_file_names_a_folder_of_one_machine() -> None:
+    assert found(MACHINES, project_files(*SOURCES)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (REGISTRIES, "index-url = https://pyp" + "i.org/simple"),
+        (REGISTRIES, "https://repo1.maven" + ".org/maven2"),
+        (MACHINES, "open('/work" + "/shared/x')"),
+        (SKIPPED, "@pytest.mark." + "skipif(True)"),
+        (SKIPPED, "pytest." + "skip('no server')"),
+        (TENANT_FILTER, "select(jobs).where(jobs.c.tenant_id == tenant)"),
+        (TENANT_FILTER, "where tenant_id = :tenant"),
+        (TENANT_FILTER, "where j.tenant_id = %(tenant)s"),
+        (TENANT_FILTER, "query.filter_by(tenant_id=tenant)"),
+    ],
+)
+def test_each_rule_sees_its_breach(rule: re.Pattern[str], text: str) -> None:
+    assert rule.search(text)
+
+
+def test_no_test_is_skipped_or_expected_to_fail() -> None:
+    files = [p for p in project_files(".py") if p.is_relative_to(ROOT / "tests")]
+    assert found(SKIPPED, files) == []
+
+
+def test_no_tenant_filter_is_made_by_hand() -> None:
+    rooms = [ROOT / "libs/tickrail/store", ROOT / "services"]
+    files = [
+        p
+        for p in project_files(".py", ".sql")
+        if any(p.is_relative_to(r) for r in rooms) and "migrations" not in p.parts
+    ]
+    assert files
+    assert [line for line in found(TENANT_FILTER, files) if not line.startswith(DOOR)] == []
+
+
+def test_every_hot_statement_has_a_name_and_a_sentence() -> None:
+    files = sorted((ROOT / "libs/tickrail/store/sql").glob("*.sql"))
+    assert files
+    for path in files:
+        text = path.read_text()
+        named = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
+        assert list(queries.load(path.stem)) == named
+        before = text.split("-- name: ", 1)[0]
+        assert not [x for x in before.splitlines() if x and not x.startswith("--")], path.name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-- name: a\nselect 1\n", "no sentence"),
+        ("-- name: a\n-- One.\nselect 1\n\n-- name: a\n-- Two.\nselect 2\n", "twice"),
+    ],
+)
+def test_a_statement_without_a_sentence_or_with_a_taken_name_is_refused(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql/planted.sql").write_text(text)
+    monkeypatch.setattr(queries, "files", lambda _: tmp_path)
+    with pytest.raises(ValueError, match=message):
+        queries.load("planted")
