@@ -32,6 +32,7 @@ _SAFE = {
     b"x-content-type-options": b"nosniff",
 }
 _INTERNAL = 500
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 _log = structlog.get_logger("tickrail.api")
 
 PathFinder = Callable[[str], tuple[str, list[str]] | None]
@@ -115,7 +116,9 @@ class Edge:
 
     def _report(self, scope: Scope, status: int, request_id: str, seconds: float) -> None:
         route = scope.get("tickrail.template", "none")
-        labels = {"method": scope["method"], "route": route, "status": str(status)}
+        # A client may send any word as a method; a label has a fixed set of values.
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        labels = {"method": method, "route": route, "status": str(status)}
         self._metrics.count("http_requests_total", **labels)
         self._metrics.observe("http_request_seconds", seconds, route=route)
         if scope["path"] in _QUIET:

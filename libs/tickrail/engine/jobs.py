@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tickrail.core.clock import Clock
@@ -22,7 +22,7 @@ from tickrail.core.errors import (
 from tickrail.core.ids import JobId, uuid7
 from tickrail.core.plan import first_due, plan_resume
 from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
-from tickrail.core.schedule import AnyOf, At, Schedule
+from tickrail.core.schedule import AnyOf, At, Every, MeasuredFrom, Schedule
 from tickrail.core.sharding import partition_of
 from tickrail.engine.job_rules import (
     ANY,
@@ -81,6 +81,7 @@ class Jobs:
         definition = parse_definition(
             document, job=job, now=now, check_target=self._rules.check_target
         )
+        _check_offered(definition.plan.schedule)
         return Draft(job, definition, now, paused)
 
     def create(self, tx: Transaction, draft: Draft) -> JobRecord:
@@ -142,7 +143,15 @@ class Jobs:
         if job is None:
             if not isinstance(ref, str):
                 require(tx, ref)
-            return self.create(tx, self.draft(document)), True
+            draft = self.draft(document)
+            try:
+                return self.create(tx, draft), True
+            except NameTakenError:
+                # Another PUT made it meanwhile and has committed: this one comes after.
+                job = tx.jobs.find(ref, lock=True)
+                if job is None:
+                    raise
+                check_version(tx, job, wanted)
         # `paused` of a document says how a job begins; a job that is there keeps its state.
         document, _ = _split_paused(document)
         return self._change(tx, job, document), False
@@ -171,6 +180,8 @@ class Jobs:
         if same(new, job.definition):
             return job
         changed = [name for name, value in new.items() if not same(value, job.definition[name])]
+        if "schedule" in changed:
+            _check_offered(definition.plan.schedule)
         if "target" in changed and self._rules.check_target is not None:
             problems = self._rules.check_target(definition.target)
             if problems:
@@ -328,6 +339,21 @@ def _check_queue(tx: Transaction, definition: Definition) -> None:
     raise InvalidInputError("The job is not valid.", [problem])
 
 
+def _check_offered(schedule: Schedule | None, pointer: str = "/schedule") -> None:
+    """Refuse what a schedule may say and this version does not carry out.
+
+    Raises:
+        InvalidInputError: an interval measured from the end of the run before.
+    """
+    if isinstance(schedule, AnyOf):
+        for i, part in enumerate(schedule.parts):
+            _check_offered(part, f"{pointer}/any_of/{i}")
+    if isinstance(schedule, Every) and schedule.measured_from is MeasuredFrom.COMPLETION:
+        raise _never(
+            f"{pointer}/measured_from", "completion is not offered in this version", "schedule"
+        )
+
+
 def _one_off(schedule: Schedule) -> datetime | None:
     """The instant of a schedule that is due once (or at both passes of a local time)."""
     if isinstance(schedule, At):
@@ -342,10 +368,15 @@ def _never(pointer: str, message: str, expected: str) -> InvalidInputError:
 
 
 def _anchors(schedule: Any) -> list[datetime]:  # noqa: ANN401 - a canonical schedule document
-    """The instants that intervals of a canonical schedule are measured from."""
+    """Instants whose defaults are the anchors of a canonical schedule's intervals."""
     if not isinstance(schedule, dict):
         return []
     found = [a for part in schedule.get("any_of", ()) for a in _anchors(part)]
-    if "every" in schedule and isinstance(schedule.get("anchor"), str):
+    if isinstance(schedule.get("anchor"), str):
         found.append(datetime.fromisoformat(schedule["anchor"]))
+    calendar = schedule.get("calendar")
+    if isinstance(calendar, dict) and isinstance(calendar.get("anchor"), str):
+        # A local day: in every zone, one of these two instants falls on it.
+        day = datetime.fromisoformat(calendar["anchor"]).replace(tzinfo=UTC)
+        found += [day + timedelta(hours=6), day + timedelta(hours=12)]
     return found
