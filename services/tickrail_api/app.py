@@ -91,7 +91,12 @@ def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI
     database = ApiDatabase(settings.database, clock, pool_size=settings.pool_size)
     rules = JobRules(settings.partitions, settings.history, _target_check(settings.egress))
     app = FastAPI(
-        title="Tickrail", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+        title="Tickrail",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.parts = Parts(
         database=database,

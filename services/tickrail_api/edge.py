@@ -152,7 +152,7 @@ class _Answer:
         """Pass one message on."""
         if message["type"] == "http.response.start":
             self.started = True
-            self.status = message["status"]
+            self.status = int(message["status"])
             headers = [*message.get("headers", ()), (b"x-request-id", self._request_id)]
             given = {name.lower() for name, _ in headers}
             headers += [(n, v) for n, v in _SAFE.items() if n not in given]

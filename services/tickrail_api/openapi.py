@@ -92,6 +92,8 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 def _finish(path: str, operation: dict[str, Any]) -> None:
     """What every operation has: security and the form of errors."""
     operation["responses"].pop("422", None)
+    operation["summary"] = operation["description"].partition("\n")[0].partition(". Scope")[0]
+    operation["summary"] = operation["summary"].rstrip(".")
     if not path.startswith("/v1/"):
         operation["security"] = []
         return

@@ -13,6 +13,8 @@ from tickrail.core.schedule import Slot
 from tickrail.core.states import State, shown
 from tickrail.core.words import in_words
 from tickrail.engine.ledger import Kind, SlotRow
+from tickrail_api.schemas.base import Document
+from tickrail_api.schemas.job import JobDocument, Misfire, Retry
 
 _NO_RESULT = {"outcome": None, "code": None, "message": "", "body": ""}
 _KINDS = {Kind.LAUNCHED: "launched", Kind.SKIPPED: "skipped", Kind.UPCOMING: "upcoming"}
@@ -22,7 +24,7 @@ def job_document(job: JobRecord) -> dict[str, Any]:
     """A job."""
     return {
         "id": str(job.id),
-        **job.definition,
+        **ordered(job.definition),
         "version": job.version,
         "state": job.state.value,
         "paused": job.paused,
@@ -34,6 +36,19 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "created_at": instant_text(job.created_at),
         "updated_at": instant_text(job.updated_at),
     }
+
+
+def ordered(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition in the order of its documentation: the database keeps no order of fields."""
+    whole: dict[str, Any] = {**_as(JobDocument, definition)}
+    for name, model in (("misfire", Misfire), ("retry", Retry)):
+        whole[name] = _as(model, definition[name])
+    return whole
+
+
+def _as(model: type[Document], found: Mapping[str, Any]) -> dict[str, Any]:
+    names = [*model.model_fields, *(name for name in found if name not in model.model_fields)]
+    return {name: found[name] for name in names if name in found}
 
 
 def launch_document(launch: LaunchRecord) -> dict[str, Any]:
