@@ -95,6 +95,10 @@ class EtcdServer:
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def _listens(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, (self._folder / "log").read_text()[-2000:]
@@ -102,5 +106,5 @@ class EtcdServer:
             return one.connect_ex(("127.0.0.1", self._port)) == 0
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.alive:
             self._process.send_signal(number)

@@ -40,7 +40,8 @@ def answers(coordinator: EtcdCoordinator) -> bool:
 def renews(coordinator: EtcdCoordinator, lease: int) -> bool:
     try:
         return coordinator.renew(lease) > 0
-    except UnavailableError:
+    except UnavailableError as error:
+        LOG.info("not renewed", error=str(error))
         return False
 
 
@@ -145,6 +146,7 @@ def test_a_cluster_of_three_that_loses_its_leader(tmp_path: Path, connect: Conne
         lease = coordinator.grant(30).id
         key = coordinator.claim(P0, "a-1", lease)
         leader = _leader(coordinator, servers)
+        assert all(server.alive for server in servers)
         servers[leader].freeze()
         assert until(lambda: renews(coordinator, lease), 15) < 8
         until(lambda: answers(coordinator), 5)
