@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -19,6 +20,7 @@ _LIMIT: Final = timedelta(days=36525)
 EXPECTED: Final = "a duration such as 30s, 5m, 1h30m or 2d, at most 100 years"
 
 
+@lru_cache(4096)
 def parse_duration(text: str) -> timedelta:
     """Read a duration; `d` is 24 hours, `500ms` and `1.5s` are understood.
 

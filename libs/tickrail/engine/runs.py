@@ -47,7 +47,7 @@ class JobText:
     target: Mapping[str, Any]
     payload: object
     timeout: float
-    retry: Retry
+    retry: Mapping[str, Any]  # read when an attempt fails
     wakes: bool
 
 
@@ -181,7 +181,7 @@ class Runs:
                 target=doc["target"],
                 payload=doc.get("payload"),
                 timeout=parse_duration(doc["timeout"]).total_seconds(),
-                retry=parse_retry(doc["retry"]),
+                retry=doc["retry"],
                 wakes=doc["overlap"] in _WAKING,
             )
             self._texts[key] = text
@@ -226,15 +226,22 @@ class Runs:
             self._ended.extendleft(reversed(batch))
             raise
         dead: list[Active] = []
+        succeeded = 0
         for a, outcome in batch:
             state = answer.states.get(a.claimed.id)
-            self._report(a, outcome, state)
+            if state is State.SUCCEEDED:
+                succeeded += 1
+            else:
+                self._report(a, outcome, state)
             if state in (State.DEAD, State.ABANDONED):
                 dead.append(a)
             self._active.pop(a.claimed.id, None)
             self._offset_done(a.place, a.offset)
+        if succeeded:
+            self._metrics.count("launches_total", succeeded, outcome=State.SUCCEEDED.value)
         if dead:
             self._post(dead)
+        log.debug("finished", succeeded=succeeded, others=len(batch) - succeeded)
         return len(batch)
 
     def _post(self, dead: Sequence[Active]) -> None:
@@ -277,7 +284,7 @@ class Runs:
                 attempt=c.attempt,
                 failures=c.failures,
             )
-        retry = a.job.retry if a.job is not None else Retry(max_attempts=c.max_attempts)
+        retry = parse_retry(a.job.retry) if a.job else Retry(max_attempts=c.max_attempts)
         return retry_verdict(
             retryable=o.retryable,
             certain=o.certain,
@@ -290,6 +297,7 @@ class Runs:
         )
 
     def _report(self, a: Active, o: Outcome, state: State | None) -> None:
+        """Count and tell an end that is not a success."""
         c = a.claimed
         if state is None:
             self._metrics.count("stale_results_total")
@@ -306,18 +314,15 @@ class Runs:
             self._metrics.count("retries_total", reason=_reason(o))
         else:
             self._metrics.count("launches_total", outcome=state.value)
-        if state is not State.SUCCEEDED:
-            log.warning(
-                "attempt_failed",
-                launch=str(c.id),
-                job=str(c.job),
-                attempt=c.attempt,
-                outcome=o.outcome,
-                state=state.value,
-                error=o.message,
-            )
-        elif log.is_enabled_for(10):
-            log.debug("launch_succeeded", launch=str(c.id), job=str(c.job), attempt=c.attempt)
+        log.warning(
+            "attempt_failed",
+            launch=str(c.id),
+            job=str(c.job),
+            attempt=c.attempt,
+            outcome=o.outcome,
+            state=state.value,
+            error=o.message,
+        )
 
     # --- keep -------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -16,6 +17,7 @@ from tickrail.core.plan import Decision, PlannedLaunch, Situation, plan_job, pla
 from tickrail.core.policies import IfUncertain
 from tickrail.core.ports import DueJob, NewLaunch, OpenCount, Owned, OwnerStore, Planned, Ticked
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.schedule import parse_schedule
 
 log = structlog.get_logger("tickrail.tick")
 
@@ -24,10 +26,15 @@ _NOTHING_OPEN = OpenCount(0, 0)
 
 
 class PlanCache:
-    """Plans by job and version, the least recently used forgotten first."""
+    """Plans by job and version, the least recently used forgotten first.
+
+    Jobs made by one program differ in little but their schedule; what is left without it is read
+    once for all of them (one-off jobs are planned once each, so a cache by job does not help them).
+    """
 
     def __init__(self, size: int = 20_000) -> None:
         self._plans: OrderedDict[tuple[JobId, int], Plan] = OrderedDict()
+        self._policies: dict[str, Plan] = {}
         self._size = size
 
     def get(self, job: DueJob, now: datetime) -> Plan:
@@ -39,13 +46,25 @@ class PlanCache:
         key = (job.id, job.version)
         plan = self._plans.get(key)
         if plan is None:
-            plan = parse_plan(json.loads(job.plan), job=job.id, now=now)
+            plan = self._read(job, now)
             self._plans[key] = plan
             if len(self._plans) > self._size:
                 self._plans.popitem(last=False)
         else:
             self._plans.move_to_end(key)
         return plan
+
+    def _read(self, job: DueJob, now: datetime) -> Plan:
+        doc = json.loads(job.plan)
+        schedule = parse_schedule(doc.pop("schedule", None), job=job.id, now=now, stored=True)
+        text = repr(doc)
+        policies = self._policies.get(text)
+        if policies is None:
+            policies = parse_plan(doc, job=job.id, now=now)
+            if len(self._policies) >= self._size:
+                self._policies.clear()
+            self._policies[text] = policies
+        return replace(policies, schedule=schedule)
 
 
 class JobPlanner:
