@@ -44,6 +44,7 @@ class IntakeSettings:
         buffer: messages held back at most before their partitions are paused.
         window: offsets a partition may have open before it is paused.
         claim_batch: launches claimed in one statement.
+        commit_every: seconds between two commits of offsets; a revoke and the end commit at once.
     """
 
     worker: str
@@ -54,6 +55,7 @@ class IntakeSettings:
     buffer: int = 2000
     window: int = 1000
     claim_batch: int = 500
+    commit_every: float = 0.25
 
 
 @dataclass(slots=True)
@@ -108,6 +110,7 @@ class Intake:
         self._unburied: deque[tuple[UndecodableLetter, Place]] = deque()
         self._closing = threading.Event()
         self._subscribed = False
+        self._commit_at = 0.0
 
     # --- the consumer's listener ------------------------------------------------------------------
 
@@ -172,7 +175,11 @@ class Intake:
         claimed = 0
         if not self._closing.is_set():
             claimed = self._claim(self._settings.concurrency - self._runs.count)
-        self._commit()
+        self._drain_done()
+        now = self._clock.monotonic()
+        if now >= self._commit_at:
+            self._commit_at = now + self._settings.commit_every
+            self._commit()
         return len(records) + claimed
 
     def close_intake(self) -> None:

@@ -43,7 +43,7 @@ class OwnerSettings:
         days_ahead: days of the history made ahead.
     """
 
-    tick_every: float = 0.01
+    tick_every: float = 0.02
     tick_within: float = 1.0
     sweep_every: float = 1.0
     letters_every: float = 5.0
