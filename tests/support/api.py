@@ -104,7 +104,7 @@ class Caller:
         if body is not None:
             given.setdefault("Content-Type", "application/json")
         response = self._client.request(
-            method, path, content=body, headers=given, params=dict(params or {})
+            method, path, content=body, headers=given, params=dict(params) if params else None
         )
         self._answers.check(method, response.request.url.path, response)
         if expect is not None:
