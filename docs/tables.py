@@ -1,0 +1,129 @@
+"""Writes the tables of the documents from the code: `python docs/tables.py [--check]`.
+
+The settings in README.md, docs/metrics.md, docs/errors.md and docs/states.md are never written by
+hand. With `--check` nothing is written: names the files that differ from the code and exits 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tickrail.core import errors
+from tickrail.core.errors import TickrailError
+from tickrail.core.states import MOVES, PHASE, RETRYING, State
+from tickrail.runtime.metrics import METRICS, PREFIX
+from tickrail.runtime.settings_table import settings_table
+
+ROOT = Path(__file__).parents[1]
+BEGIN = "<!-- settings: written by docs/tables.py -->"
+END = "<!-- end of settings -->"
+NOTE = "<!-- written by docs/tables.py -->"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def metrics() -> str:
+    """Every metric: name, kind, labels, meaning."""
+    rows = [
+        [f"`{PREFIX}{m.name}`", m.kind, ", ".join(f"`{x}`" for x in m.labels), m.help]
+        for m in METRICS
+    ]
+    return (
+        f"{NOTE}\n\n# Metrics\n\n"
+        "Each process serves the ones that concern it under `/metrics` on its status port. "
+        "Durations are in seconds. No tenant is a label.\n\n"
+        + table(["name", "kind", "labels", "meaning"], rows)
+    )
+
+
+def tree(root: type[TickrailError]) -> Iterator[type[TickrailError]]:
+    """A class of errors and what is below it, in the order of the source."""
+    yield root
+    for below in root.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from tree(below)
+
+
+def error_table() -> str:
+    """Every error of the API."""
+    rows = [
+        [f"`{e.code}`", str(e.status), "yes" if e.retryable else "no", e.title()]
+        for e in tree(TickrailError)
+    ]
+    return (
+        f"{NOTE}\n\n# Errors\n\n"
+        "Every error is one of these: the `code` of a problem document "
+        "(`application/problem+json`), its HTTP status, and whether the same request may succeed "
+        "later. `detail` says what is wrong, `errors[]` names each field and what would be "
+        "right.\n\n" + table(["code", "status", "try again", "meaning"], rows)
+    )
+
+
+def states() -> str:
+    """The states of a launch and who may make which move."""
+    moves = [
+        [f"`{before}`", f"`{after}`", ", ".join(sorted(a.value for a in actors))]
+        for (before, after), actors in MOVES.items()
+    ]
+    phases = [[f"`{s}`", str(PHASE[s])] for s in State]
+    return (
+        f"{NOTE}\n\n# States of a launch\n\n"
+        f"A launch that is `due` with a failure behind it is shown as `{RETRYING}`. The phase is "
+        "the coarse state that the indexes use: 0 held, 1 due, 2 in flight, 3 ended.\n\n"
+        + table(["state", "phase"], phases)
+        + "\nEvery move there is, and who may make it. A redrive is the one move out of an end.\n\n"
+        + table(["from", "to", "who"], moves)
+    )
+
+
+def readme(text: str) -> str:
+    """The README with the settings of the code between its two marks.
+
+    Raises:
+        ValueError: a mark is missing.
+    """
+    before, mark, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"README.md must hold the marks {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{settings_table()}{END}{after}"
+
+
+def documents(root: Path = ROOT) -> dict[Path, str]:
+    """What each document should hold."""
+    return {
+        root / "README.md": readme((root / "README.md").read_text("utf-8")),
+        root / "docs/metrics.md": metrics(),
+        root / "docs/errors.md": error_table(),
+        root / "docs/states.md": states(),
+    }
+
+
+def behind(root: Path = ROOT) -> list[Path]:
+    """Documents that differ from the code."""
+    return [
+        path
+        for path, text in documents(root).items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+
+
+def main(args: Sequence[str]) -> int:
+    """Write what differs, or only tell."""
+    texts = documents()
+    paths = behind()
+    for path in paths:
+        if "--check" not in args:
+            path.write_text(texts[path], "utf-8")
+        print(f"{path.relative_to(ROOT)} {'differs' if '--check' in args else 'written'}")
+    return 1 if paths and "--check" in args else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
