@@ -23,6 +23,10 @@ T = TypeVar("T")
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 _LONGEST_CURSOR = 1000
+_MOST = 2**15 - 1
+"""The highest number in a cursor: partitions and attempts both stay below."""
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9998, 12, 31, tzinfo=UTC)
 
 
 class Parameters(BaseModel):
@@ -93,7 +97,7 @@ def keyset(
 
 
 def read_instant(text: str) -> datetime:
-    """An instant of a cursor.
+    """An instant of a cursor or a filter; one before 1970 or from 9999 on counts as that bound.
 
     Raises:
         ValueError: it is none.
@@ -101,7 +105,48 @@ def read_instant(text: str) -> datetime:
     value = datetime.fromisoformat(text)
     if value.tzinfo is None:
         raise ValueError("no offset")
-    return value.astimezone(UTC)
+    # Nothing lies outside; inside there is room for an offset and for a tick on either side.
+    if value.year < _FIRST.year:
+        return _FIRST
+    return _LAST if value.year > _LAST.year else value.astimezone(UTC)
+
+
+def read_name(text: str) -> str:
+    """A name of a cursor.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not NAME.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def number_after(page: PageParameters, scope: Sequence[object], default: int) -> int:
+    """The number after which a list goes on that is sorted by a number.
+
+    Raises:
+        InvalidInputError: the cursor is not one of this list's.
+    """
+    found = page.position(scope, 1)
+    if found is None:
+        return default
+    if type(found[0]) is not int or not 0 <= found[0] <= _MOST:
+        raise _bad_cursor()
+    return found[0]
+
+
+def name_after(page: PageParameters, scope: Sequence[object]) -> str:
+    """The name after which a list goes on that is sorted by name; empty for the first page.
+
+    Raises:
+        InvalidInputError: the cursor is not one of this list's.
+    """
+    found = page.position(scope, 1)
+    try:
+        return "" if found is None else read_name(str(found[0]))
+    except ValueError:
+        raise _bad_cursor() from None
 
 
 def listed(items: Sequence[object], next_cursor: str | None) -> Mapping[str, object]:

@@ -20,6 +20,7 @@ E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
 
 MAX_DEPTH = 64
+_FIRST_YEAR = 1970
 
 
 def type_name(value: object) -> str:
@@ -208,7 +209,14 @@ class Reader:
         if value is None or value.tzinfo is None:
             self.problem(name, f"is {text[:60]!r}", "an instant with offset: 2026-03-01T09:00:00Z")
             return None
-        return value.astimezone(UTC)
+        try:
+            found = value.astimezone(UTC)
+        except OverflowError:
+            found = None
+        if found is None or found.year < _FIRST_YEAR:
+            self.problem(name, f"is {text[:60]!r}", "an instant from 1970 to 9999")
+            return None
+        return found
 
     def flag(self, name: str, default: bool) -> bool:
         """A boolean."""

@@ -21,6 +21,7 @@ from tickrail_api.paging import (
     keyset,
     listed,
     read_instant,
+    read_name,
     tag_parameters,
 )
 from tickrail_api.schemas.job import INTERVAL_JOB, JOB, NEW_JOB, PATCH, Job, JobPage, NewJob
@@ -63,7 +64,7 @@ def list_jobs(call: Reads, query: Annotated[JobList, Query()]) -> Response:
     tags = tag_parameters(query.tag)
     scope = ["jobs", sorted(query.state), tags, query.name_prefix, query.queue, query.sort]
     by_name = query.sort.endswith("name")
-    request = keyset(query, query.sort, scope, str if by_name else read_instant)
+    request = keyset(query, query.sort, scope, read_name if by_name else read_instant)
     for name, value in (("name_prefix", query.name_prefix), ("queue", query.queue)):
         if value is not None and "\x00" in value:
             raise bad_parameter(name, "contains U+0000", "the beginning of a name")

@@ -21,6 +21,7 @@ from tickrail_api.paging import (
     job_ref,
     keyset,
     listed,
+    number_after,
     read_instant,
     tag_parameters,
     uuid_of,
@@ -102,12 +103,7 @@ def get_launch(call: Reads, launch: str) -> Response:
 def list_attempts(call: Reads, launch: str, query: Annotated[PageParameters, Query()]) -> Response:
     """The attempts of a launch, the first one first. Scope: read."""
     scope = ["attempts", launch.lower()]
-    position = query.position(scope, 1)
-    after = 0
-    if position is not None:
-        if not isinstance(position[0], int):
-            raise bad_parameter("cursor", "is not one of this list", "next_cursor")
-        after = position[0]
+    after = number_after(query, scope, 0)
     with call.read() as tx:
         found = attempts_of(tx, require_launch(tx, path_launch(launch)), after, query.limit + 1)
     items = found[: query.limit]

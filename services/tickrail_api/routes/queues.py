@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tickrail.store.engine import list_partitions, list_queues
 from tickrail_api.call import Answer, Operates, Reads
 from tickrail_api.openapi import answers, page
-from tickrail_api.paging import PageParameters, bad_parameter, listed
+from tickrail_api.paging import PageParameters, listed, name_after, number_after
 from tickrail_api.schemas.other import PARTITION, QUEUE, PartitionPage, QueuePage
 from tickrail_api.views import named_row
 
@@ -20,9 +20,9 @@ router = APIRouter(tags=["installation"])
 @router.get("/v1/queues", responses=answers(QueuePage, page(QUEUE)))
 def queues(call: Reads, query: Annotated[PageParameters, Query()]) -> Response:
     """The queues and the kinds of target that each serves. Scope: read."""
-    position = query.position(["queues"], 1)
+    after = name_after(query, ["queues"])
     with call.parts.database.installation() as tx:
-        rows = list_queues(tx, str(position[0]) if position else "", query.limit + 1)
+        rows = list_queues(tx, after, query.limit + 1)
     items = rows[: query.limit]
     more = query.next(["queues"], [items[-1]["name"]]) if len(rows) > query.limit else None
     return Answer(listed([named_row(r) for r in items], more)).response()
@@ -31,11 +31,9 @@ def queues(call: Reads, query: Annotated[PageParameters, Query()]) -> Response:
 @router.get("/v1/system/partitions", responses=answers(PartitionPage, page(PARTITION)))
 def partitions(call: Operates, query: Annotated[PageParameters, Query()]) -> Response:
     """Who took each partition last, and its epoch. For operators' keys; scope: read."""
-    position = query.position(["partitions"], 1)
-    if position is not None and not isinstance(position[0], int):
-        raise bad_parameter("cursor", "is not one of this list", "next_cursor")
+    after = number_after(query, ["partitions"], -1)
     with call.parts.database.installation() as tx:
-        rows = list_partitions(tx, position[0] if position else -1, query.limit + 1)
+        rows = list_partitions(tx, after, query.limit + 1)
     items = rows[: query.limit]
     more = query.next(["partitions"], [items[-1]["partition"]]) if len(rows) > query.limit else None
     return Answer(listed([named_row(r) for r in items], more)).response()
