@@ -75,11 +75,13 @@ class Context:
         """
         if self._client is None:
             from tickrail.sdk.client import Client  # noqa: PLC0415 - see above
+            from tickrail_cli.home import client_of  # noqa: PLC0415 - as above
 
             settings = self.settings()
+            url, key = client_of(settings)
             self._client = Client(
-                settings.api_url,
-                settings.api_key,
+                url,
+                key,
                 settings.api_timeout,
                 headers={"Tickrail-Tenant": self.tenant} if self.tenant else None,
             )

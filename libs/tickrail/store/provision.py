@@ -53,6 +53,27 @@ def provision(admin_dsn: str, database: str, passwords: Mapping[str, str]) -> Ur
     return Urls(*made)
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a connection is: whether a superuser, and in which database."""
+
+    superuser: bool
+    database: str
+
+
+def login_of(dsn: str) -> Login:
+    """Who this connection is on its server.
+
+    Raises:
+        UnavailableError: the server does not answer, or refuses the login.
+    """
+    with border(), psycopg.connect(dsn, connect_timeout=5) as conn:
+        row = conn.execute(
+            "select rolsuper, current_database() from pg_roles where rolname = current_user"
+        ).fetchone()
+    return Login(bool(row and row[0]), str(row[1]) if row else "")
+
+
 def _role(conn: psycopg.Connection[Any], role: str, password: str, *, creates: bool) -> None:
     name = sql.Identifier(role)
     if conn.execute("select from pg_roles where rolname = %s", [role]).fetchone() is None:

@@ -1,0 +1,89 @@
+"""What `tickrail up` keeps in its data folder: passwords, the API's port, the key.
+
+`client.toml` is where the command line looks for the API's address and key when neither flag,
+variable nor settings file names them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the client's commands need it only where there is such a file
+    from tickrail.runtime.settings import Settings
+
+KEPT_FILE = "up.json"
+CLIENT_FILE = "client.toml"
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace a file that only its owner may read."""
+    fresh = file.with_name(file.name + ".new")
+    with os.fdopen(os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as out:
+        out.write(text)
+    fresh.replace(file)
+
+
+def read_kept(folder: Path) -> dict[str, Any]:
+    """What was kept; empty where there is nothing, or nothing that can be read."""
+    try:
+        found = json.loads((folder / KEPT_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(folder: Path, **values: object) -> None:
+    """Keep these values beside those that are kept."""
+    write_private(folder / KEPT_FILE, json.dumps({**read_kept(folder), **values}, indent=1) + "\n")
+
+
+def passwords(folder: Path, roles: tuple[str, ...]) -> dict[str, str]:
+    """A password for each database role, made once."""
+    kept = read_kept(folder).get("passwords")
+    found = kept if isinstance(kept, dict) else {}
+    made = {role: str(found.get(role) or secrets.token_urlsafe(24)) for role in roles}
+    if made != found:
+        keep(folder, passwords=made)
+    return made
+
+
+def write_client(folder: Path, *, api_url: str, api_key: str) -> None:
+    """Keep what the command line needs."""
+    text = (
+        "# Written by `tickrail up`; `tickrail jobs` and the others read it.\n"
+        f"api_url = {json.dumps(api_url)}\n"
+        f"api_key = {json.dumps(api_key)}\n"
+    )
+    write_private(folder / CLIENT_FILE, text)
+
+
+def read_client(folder: Path) -> tuple[str, str] | None:
+    """The API's address and key; None where `up` has not kept them."""
+    try:
+        found = tomllib.loads((folder / CLIENT_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    url, key = found.get("api_url"), found.get("api_key")
+    return (url, key) if isinstance(url, str) and isinstance(key, str) else None
+
+
+def client_of(settings: Settings) -> tuple[str, str]:
+    """The API's address and key: from the settings, else what `up` kept in the data folder.
+
+    The kept key is only used for the kept address: no other server is shown it.
+    """
+    given = settings.model_fields_set
+    url, key = settings.api_url, settings.api_key
+    kept = read_client(settings.data_dir)
+    if kept is None:
+        return url, key
+    if "api_url" not in given:
+        url = kept[0]
+    if "api_key" not in given and url.rstrip("/") == kept[0]:
+        key = kept[1]
+    return url, key
