@@ -144,7 +144,9 @@ class Worker:
             self.runs,
             world.clock,
             self.metrics,
-            replace(IntakeSettings(name, topics, weights=weights), **settings),
+            replace(
+                IntakeSettings(name, topics, weights=weights), **{"commit_every": 0.0, **settings}
+            ),
             decode=decode_launch,
             bury=self._bury,
         )

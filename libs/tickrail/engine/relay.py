@@ -192,6 +192,8 @@ class Relay:
         if self._dead:
             marked = self._store.mark_unpublishable(owned, self._dead, "too_large")
             self._metrics.count("dead_letters_total", marked.marked, reason="too_large")
+            if marked.fence:
+                result.fence.append(marked.fence)
             self._known.difference_update((p.id, p.attempt) for p in self._dead)
             self._dead.clear()
 
