@@ -1,0 +1,65 @@
+# Thin calls into the project's programs. `make help` lists them.
+
+VENV    ?= .venv
+SERVERS ?= local
+ARGS    ?=
+BIN     := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help up down test lint load clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "ARGS='...' is handed on: make up ARGS='--workers 4', make test ARGS='tests/unit -x'."
+
+up: $(VENV)/.run ## everything on this machine: servers, API, schedulers, workers (Ctrl-C stops it)
+	@exec $(BIN)/tickrail up $(ARGS)
+
+down: ## stop what `make up` runs
+	@$(BIN)/tickrail down $(ARGS)
+
+test: $(VENV)/.dev ## the tests; SERVERS=local (default) or containers
+	@TICKRAIL_TEST_SERVERS=$(SERVERS) $(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy, the import contracts
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+load: $(VENV)/.dev ## the load test of the whole path; ARGS='steady --rate 578.7 --seconds 60'
+	@$(BIN)/python loadtest/pipeline.py $(if $(ARGS),$(ARGS),drain)
+
+clean: ## remove the environment and caches; data in .tickrail/ stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find libs services tests loadtest -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. uv is the quickest installer; its own pinned hash is in the lock of the
+# developers' tools, and pip checks it. What is there already is not asked for again.
+UV_INSTALL = $(BIN)/uv pip install --quiet --no-config --python $(BIN)/python --no-deps
+
+$(BIN)/uv: requirements/dev.lock
+	@python=; for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python=$$p; break; fi; done; \
+	if [ -z "$$python" ]; then \
+	  echo "Tickrail needs Python 3.11 or newer; here $$(python3 -V 2>&1 || true)." \
+	    "Install one, or name it: make up PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	echo "Python environment in $(VENV) ($$($$python -V))"; \
+	[ -x $(BIN)/pip ] || $$python -m venv $(VENV) || { \
+	  echo "The environment could not be made: on Debian and Ubuntu, install python3-venv." >&2; \
+	  exit 1; }
+	@awk '/^uv==/ {p = 1} p {print} p && !/\\$$/ {exit}' requirements/dev.lock > $(VENV)/uv.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+	  -r $(VENV)/uv.lock
+	@touch $@
+
+$(VENV)/.run: requirements/run.lock pyproject.toml | $(BIN)/uv
+	@echo "Installing the locked dependencies"
+	@$(UV_INSTALL) --require-hashes -r requirements/run.lock
+	@$(UV_INSTALL) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock pyproject.toml | $(BIN)/uv
+	@echo "Installing the locked dependencies and the developers' tools"
+	@$(UV_INSTALL) --require-hashes -r requirements/dev.lock
+	@$(UV_INSTALL) --no-build-isolation -e .
+	@touch $@
