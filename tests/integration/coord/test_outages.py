@@ -96,10 +96,11 @@ def test_a_compacted_watch_begins_anew(own_etcd: EtcdServer, connect: Connect) -
     coordinator, other = connect(own_etcd.endpoint), connect(own_etcd.endpoint)
     woken = threading.Event()
     coordinator.watch(woken.set)
-    lease = other.grant(60).id
-    other.claim(P0, "a-1", lease)
     watch = coordinator._watch
     assert watch is not None
+    until(lambda: watch.connections == 1)
+    lease = other.grant(60).id
+    other.claim(P0, "a-1", lease)
     until(lambda: watch._next_revision > 0)
     # As after a long disconnect: it resumes from a revision that is compacted away.
     for _ in range(3):
@@ -157,13 +158,25 @@ def test_a_cluster_of_three_that_loses_its_leader(tmp_path: Path, connect: Conne
 
 
 def _leader(coordinator: EtcdCoordinator, servers: list[EtcdServer]) -> int:
+    """The leader's place, once all servers have joined and agree who it is."""
     client = coordinator._client
-    for index in range(len(servers)):
-        client._current = index
-        status = client.unary("Maintenance", "Status", message("StatusRequest")())
-        if status.leader == status.header.member_id:
-            return index
-    raise AssertionError("no leader")
+    found: list[int] = []
+
+    def agreed() -> bool:
+        leaders, members = set(), []
+        for index in range(len(servers)):
+            client._current = index
+            try:
+                status = client.unary("Maintenance", "Status", message("StatusRequest")())
+            except UnavailableError:
+                return False
+            leaders.add(status.leader)
+            members.append(status.header.member_id)
+        found[:] = [members.index(one) for one in leaders if one in members]
+        return len(leaders) == 1 and bool(found)
+
+    until(agreed, 15)
+    return found[0]
 
 
 def test_while_etcd_is_down_next_to_no_cpu_is_used(own_etcd: EtcdServer, prefix: str) -> None:
