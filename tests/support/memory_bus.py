@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from tickrail.core.ports_bus import (
     Assignment,
@@ -59,6 +60,8 @@ class MemoryBus:
         self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers | None
     ) -> int:
         with self.changed:
+            if partition == -1:  # by the key
+                partition = crc32(key) % max(1, len(self.logs.get(topic, ())))
             if topic not in self.logs or not 0 <= partition < len(self.logs[topic]):
                 raise UnknownTopicError(f"no partition {partition} of {topic}", topic=topic)
             if len(value) > self.limit_bytes:

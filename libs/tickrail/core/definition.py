@@ -215,8 +215,8 @@ def parse_plan(doc: Mapping[str, Any], *, job: JobId, now: datetime) -> Plan:
 
 
 def parse_retry(doc: Mapping[str, Any]) -> Retry:
-    """The retry policy of a canonical definition."""
-    return _retry(Reader(dict(doc)))
+    """The retry policy of a canonical definition, from its member `retry`."""
+    return _retry(Reader({"retry": dict(doc)}))
 
 
 def payload_problems(payload: object, pointer: str = "/payload") -> list[Problem]:

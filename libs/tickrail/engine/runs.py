@@ -23,7 +23,7 @@ from tickrail.core.definition import parse_retry
 from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Executor, Outcome, Run
-from tickrail.core.ids import JobId, LaunchId
+from tickrail.core.ids import Claim, JobId, LaunchId
 from tickrail.core.policies import Retry
 from tickrail.core.ports import Claimed, Extension, Finish, OwedLetter, WorkerStore
 from tickrail.core.ports_metrics import Metrics
@@ -114,7 +114,10 @@ class Runs:
         self._settings = settings
         self._offset_done = offset_done
         self._letters = letters
-        self._active: dict[LaunchId, Active] = {}
+        # By claim: after a pause, this worker may hold a later attempt of a launch and still run
+        # the earlier one.
+        self._active: dict[Claim, Active] = {}
+        self._latest: dict[LaunchId, Claim] = {}
         self._ended: deque[tuple[Active, Outcome]] = deque()
         self._arrived = threading.Event()
         self._texts: OrderedDict[tuple[JobId, int], JobText] = OrderedDict()
@@ -129,7 +132,8 @@ class Runs:
     def start(self, a: Active) -> None:
         """Start a claimed attempt, if its claim still holds by our own clock."""
         c = a.claimed
-        self._active[c.id] = a
+        self._latest[c.id] = c.claim
+        self._active[c.claim] = a
         try:
             a.job = self._text(c)
             executor = self._executors.get(next(iter(a.job.target), ""))
@@ -190,7 +194,7 @@ class Runs:
         return text
 
     def _done(self, run: Run, outcome: Outcome) -> None:
-        a = self._active.get(LaunchId(run.launch_id))
+        a = self._active.get(Claim(run.claim))
         if a is not None and a.run is run:
             self._end(a, outcome)
 
@@ -235,7 +239,7 @@ class Runs:
                 self._report(a, outcome, state)
             if state in (State.DEAD, State.ABANDONED):
                 dead.append(a)
-            self._active.pop(a.claimed.id, None)
+            self._forget(a.claimed)
             self._offset_done(a.place, a.offset)
         if succeeded:
             self._metrics.count("launches_total", succeeded, outcome=State.SUCCEEDED.value)
@@ -243,6 +247,11 @@ class Runs:
             self._post(dead)
         log.debug("finished", succeeded=succeeded, others=len(batch) - succeeded)
         return len(batch)
+
+    def _forget(self, c: Claimed) -> None:
+        self._active.pop(c.claim, None)
+        if self._latest.get(c.id) == c.claim:
+            del self._latest[c.id]
 
     def _post(self, dead: Sequence[Active]) -> None:
         """Publish dead letters; what does not arrive stays owed, and the owner publishes it."""
@@ -339,6 +348,10 @@ class Runs:
         """
         now = self._clock.monotonic()
         active = list(self._active.values())
+        for a in active:
+            if self._latest.get(a.claimed.id, a.claimed.claim) != a.claimed.claim:
+                self._stop(a, CLAIM_LOST)  # a later attempt runs here already
+        active = [a for a in active if self._latest.get(a.claimed.id) == a.claimed.claim]
         due = [a for a in active if now >= a.sent + a.claimed.visibility / 3]
         if due:
             try:
