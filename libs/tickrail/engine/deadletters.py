@@ -23,6 +23,7 @@ from tickrail.core.states import State
 log = structlog.get_logger("tickrail.deadletters")
 
 Settled = tuple[LaunchId, datetime, int]
+_REPORT_WAIT = 0.5
 
 
 class Letter(NamedTuple):
@@ -98,6 +99,11 @@ class LetterBox:
         self._encode = encode
         self._metrics = metrics
 
+    @property
+    def outstanding(self) -> int:
+        """Letters handed over whose report has not come."""
+        return self._publisher.outstanding
+
     def post(self, owed: Sequence[OwedLetter], timeout: float) -> list[Settled]:
         """Publish letters and wait for their reports; those that arrived, to be settled."""
         for item in owed:
@@ -140,11 +146,16 @@ class OwedLetters:
         self._batch = batch
 
     def run_once(self, owned: Owned) -> int:
-        """Publish and settle one batch; how many."""
-        owed = self._store.owed(owned, self._older_than, self._batch)
-        if not owed:
+        """Publish and settle one batch; how many.
+
+        Letters still under way are waited for, not published again: while the bus is away, the
+        owner's other work goes on and no more letters pile up.
+        """
+        under_way = self._box.outstanding > 0
+        owed = [] if under_way else self._store.owed(owned, self._older_than, self._batch)
+        if not owed and not under_way:
             return 0
-        settled = self._box.post(owed, timeout=5.0)
+        settled = self._box.post(owed, timeout=_REPORT_WAIT)
         if settled:
             self._store.settle(settled)
             log.info("dead_letters_published", count=len(settled))
