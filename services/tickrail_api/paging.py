@@ -105,10 +105,12 @@ def read_instant(text: str) -> datetime:
     value = datetime.fromisoformat(text)
     if value.tzinfo is None:
         raise ValueError("no offset")
-    # Nothing lies outside; inside there is room for an offset and for a tick on either side.
-    if value.year < _FIRST.year:
-        return _FIRST
-    return _LAST if value.year > _LAST.year else value.astimezone(UTC)
+    try:
+        found = value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("beyond the calendar") from None
+    # Nothing lies outside; inside there is room for a tick on either side.
+    return min(max(found, _FIRST), _LAST)
 
 
 def read_name(text: str) -> str:
@@ -165,7 +167,7 @@ def instant_parameter(name: str, text: str | None) -> datetime | None:
     try:
         # A `+` of an offset that was not escaped arrives as a space.
         return read_instant(text.replace(" ", "+"))
-    except (ValueError, OverflowError):
+    except ValueError:
         raise bad_parameter(
             name, f"is {text[:60]!r}", "an instant with offset: 2026-03-01T09:00:00Z"
         ) from None
