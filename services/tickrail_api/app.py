@@ -106,8 +106,10 @@ def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI
         pauses=Pauses(rules),
         launches=Launches(clock),
     )
+    app.state.routes = []
     for router in routers():
         app.include_router(router)
+        app.state.routes += router.routes
     app.add_middleware(Edge, clock=clock, metrics=metrics, paths=PathTable(app).find)
     app.add_exception_handler(TickrailError, _ours)
     app.add_exception_handler(ReplayError, _replay)

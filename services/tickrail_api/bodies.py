@@ -15,7 +15,11 @@ from tickrail.core.errors import MalformedError, Problem
 MAX_BODY = 1024 * 1024
 """Bytes of a request's body."""
 
-_JSON = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
+_JSON = re.compile(
+    r"(?:application/(?:[a-z0-9.+-]+\+)?json|application/x-www-form-urlencoded|text/plain"
+    r"|application/octet-stream)?\s*(?:;.*)?",
+    re.IGNORECASE,
+)
 _SUSPECT = re.compile(rb"\d{16}|[eE]\+?\d{3}")
 """A number that a double may not hold, perhaps: read once more, exactly."""
 _LOW, _HIGH = -(2**63), 2**64 - 1
@@ -29,6 +33,8 @@ def parse_body(body: bytes, content_type: str | None) -> Any:  # noqa: ANN401 - 
     """
     if not body:
         return None
+    # `curl -d` calls everything a form; what decides is whether it reads as JSON. A body that says
+    # it is something else for a purpose (a file upload, XML) is told so.
     if content_type is not None and not _JSON.fullmatch(content_type.strip()):
         raise MalformedError(f"The content type is {content_type[:100]!r}; send application/json.")
     try:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
@@ -72,6 +73,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
             description=_DESCRIPTION,
             routes=app.routes,
         )
+        _restore_examples(app, document)
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
         models: list[tuple[Any, Literal["serialization"]]] = [
@@ -87,6 +89,26 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
                 _finish(path, operation)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _restore_examples(app: FastAPI, document: dict[str, Any]) -> None:
+    """Put the examples back as they were written: the framework drops members that are null."""
+    for route in app.state.routes:
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
+        for verb in route.methods or ():
+            operation = document["paths"][route.path_format][verb.lower()]
+            for status, answer in route.responses.items():
+                _copy_examples(answer, operation["responses"][str(status)])
+            request = (route.openapi_extra or {}).get("requestBody")
+            if request is not None:
+                _copy_examples(request, operation["requestBody"])
+
+
+def _copy_examples(written: Mapping[str, Any], shown: dict[str, Any]) -> None:
+    for kind, content in written.get("content", {}).items():
+        if "examples" in content:
+            shown["content"][kind]["examples"] = content["examples"]
 
 
 def _finish(path: str, operation: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ def test_two_keys_or_none_or_a_huge_one(world: World, acme: Caller) -> None:
     assert raw_request(world, f"{start}{line}\r\n".encode()).startswith(b"HTTP/1.1 200 ")
     for bad in ("x" * 100_000, "a\x00b"):
         answer = raw_request(world, f"{start}Authorization: {bad}\r\n\r\n".encode())
-        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 401 "))
 
 
 @pytest.mark.parametrize(

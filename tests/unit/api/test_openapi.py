@@ -1,0 +1,150 @@
+"""The OpenAPI document: sound by itself, and true to the one validator of jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from fastapi import FastAPI
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel
+from tests.support.clock import START, FakeClock
+
+from tickrail.core.definition import parse_definition
+from tickrail.core.ids import JobId
+from tickrail.core.plan import SkipReason
+from tickrail.core.policies import Overlap, Priority
+from tickrail.core.states import RETRYING, State
+from tickrail.engine.jobs import ANSWER_FIELDS
+from tickrail.runtime.metrics import PrometheusMetrics
+from tickrail.store.session import DatabaseSettings
+from tickrail_api.app import ApiSettings, create_app
+from tickrail_api.openapi import openapi_document
+from tickrail_api.schemas.job import Job, JobDocument, Misfire, NewJob, Retry
+from tickrail_api.schemas.launch import LedgerSlot
+
+JOB = JobId(UUID(int=1))
+VERBS = {"get", "put", "post", "delete", "patch"}
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[FastAPI]:
+    """An application whose database is never asked."""
+    settings = ApiSettings(DatabaseSettings("host=127.0.0.1 port=1"), 4)
+    made = create_app(settings, FakeClock(), PrometheusMetrics())
+    yield made
+    made.state.parts.database.close()
+
+
+@pytest.fixture(scope="module")
+def document(app: FastAPI) -> dict[str, Any]:
+    return openapi_document(app)
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for verb, operation in item.items():
+            yield path, verb, operation
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for child in value.values():
+            yield from references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from references(child)
+
+
+def test_the_document_is_sound(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1")
+    assert set(document["info"]) >= {"title", "version", "description"}
+    ids = []
+    for path, verb, operation in operations(document):
+        assert verb in VERBS
+        ids.append(operation["operationId"])
+        assert operation["summary"]
+        assert operation["responses"]
+        for status, response in operation["responses"].items():
+            assert re.fullmatch(r"[1-5]\d\d|default", status)
+            assert response["description"]
+        named = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
+        assert named == set(re.findall(r"{(\w+)}", path))
+    assert len(ids) == len(set(ids))
+    assert set(document["components"]) == {"schemas", "securitySchemes"}
+
+
+def test_each_reference_leads_somewhere_and_each_schema_is_used(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    wanted = {r.removeprefix("#/components/schemas/") for r in references(document)}
+    assert wanted == set(schemas)
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_each_example_fits_its_schema(document: dict[str, Any]) -> None:
+    checked = 0
+    for _, _, operation in operations(document):
+        bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+        for body in bodies:
+            for content in body.get("content", {}).values():
+                whole = {**content["schema"], "components": document["components"]}
+                for example in content.get("examples", {}).values():
+                    Draft202012Validator(whole).validate(example["value"])
+                    checked += 1
+    assert checked >= 20
+
+
+def test_all_but_the_status_of_the_process_needs_a_key(document: dict[str, Any]) -> None:
+    free = {path for path, _, operation in operations(document) if operation["security"] == []}
+    assert free == {"/healthz", "/readyz"}
+    for path, _, operation in operations(document):
+        if path not in free:
+            assert operation["security"] == [{"key": []}]
+            assert "application/problem+json" in operation["responses"]["default"]["content"]
+
+
+def test_every_route_says_what_key_it_needs(document: dict[str, Any]) -> None:
+    for path, _, operation in operations(document):
+        if path.startswith("/v1/"):
+            assert re.search(r"[Ss]cope: (read|run|write|admin)\.", operation["description"]), path
+
+
+def canonical() -> dict[str, Any]:
+    """The document of a job that says no more than it must."""
+    bare = {"name": "a", "target": {"webhook": {"url": "http://127.0.0.1/"}}}
+    return parse_definition(bare, job=JOB, now=START).document()
+
+
+def test_the_models_have_the_fields_and_the_defaults_of_the_validator() -> None:
+    core = canonical()
+    bare = JobDocument(name="a", target=core["target"]).model_dump()
+    assert bare == core
+    assert list(bare) == list(core)
+    for model, part in ((Misfire, "misfire"), (Retry, "retry")):
+        assert model().model_dump() == core[part]
+
+
+def test_an_answer_is_the_definition_and_the_fields_named_so() -> None:
+    assert set(Job.model_fields) == set(canonical()) | ANSWER_FIELDS | {"paused"}
+    assert set(NewJob.model_fields) == set(canonical()) | {"paused"}
+
+
+def words(model: type[BaseModel], field: str) -> set[str]:
+    """The words that a field's schema allows."""
+    schema = model.model_json_schema()["properties"][field]
+    found = schema.get("enum") or [w for s in schema["anyOf"] for w in s.get("enum", ())]
+    return set(found)
+
+
+def test_the_words_of_the_models_are_those_of_the_core() -> None:
+    assert words(JobDocument, "overlap") == {o.value for o in Overlap}
+    assert words(JobDocument, "priority") == {p.value for p in Priority}
+    assert {r.value for r in SkipReason} <= words(LedgerSlot, "reason")
+    launch = LedgerSlot.model_json_schema()["$defs"]["Launch"]["properties"]["state"]["enum"]
+    assert set(launch) == {s.value for s in State} | {RETRYING}
