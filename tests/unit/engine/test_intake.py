@@ -232,9 +232,9 @@ def _moves_to_the_second(world: Stepped) -> set[tuple[str, int]]:
 def test_a_revoke_commits_what_is_done_and_drops_what_waits() -> None:
     world = Stepped()
     worker = world.worker(concurrency=2)
-    crowd(world, 5)
+    first = crowd(world, 5)[0]
     worker.take()
-    worker.executor.end(worker.executor.started[0])
+    worker.executor.end(next(r for r in worker.executor.started if r.launch_id == first))
     worker.finish()
     gone = [a for a in worker.consumer.assignments if (a.topic, a.partition) == (NORMAL, 0)]
     positions = list(worker.intake.revoked(gone))
