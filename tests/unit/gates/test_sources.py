@@ -26,12 +26,6 @@ MACHINES = re.compile(r"/wor[k]/(shared|main|\.library)")
 
 SKIPPED = re.compile(r"pytest\.(skip|xfail|importorskip)\(|mark\.(skip|skipif|xfail)\b")
 
-TENANT_FILTER = re.compile(
-    r"tenant_id\s*(==|!=|\.in_\()|filter_by\(\s*tenant_id|\btenant_id\s*=\s*(:|%\()", re.IGNORECASE
-)
-"""A comparison with a tenant made by hand; row security does it, through one door."""
-DOOR = "libs/tickrail/store/tenancy.py"
-
 
 def read(path: Path) -> str:
     """The text of a file, empty where it is not text."""
@@ -76,10 +70,6 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
         (MACHINES, "open('/work" + "/shared/x')"),
         (SKIPPED, "@pytest.mark." + "skipif(True)"),
         (SKIPPED, "pytest." + "skip('no server')"),
-        (TENANT_FILTER, "select(jobs).where(jobs.c.tenant_id == tenant)"),
-        (TENANT_FILTER, "where tenant_id = :tenant"),
-        (TENANT_FILTER, "where j.tenant_id = %(tenant)s"),
-        (TENANT_FILTER, "query.filter_by(tenant_id=tenant)"),
     ],
 )
 def test_each_rule_sees_its_breach(rule: re.Pattern[str], text: str) -> None:
@@ -89,17 +79,6 @@ def test_each_rule_sees_its_breach(rule: re.Pattern[str], text: str) -> None:
 def test_no_test_is_skipped_or_expected_to_fail() -> None:
     files = [p for p in project_files(".py") if p.is_relative_to(ROOT / "tests")]
     assert found(SKIPPED, files) == []
-
-
-def test_no_tenant_filter_is_made_by_hand() -> None:
-    rooms = [ROOT / "libs/tickrail/store", ROOT / "services"]
-    files = [
-        p
-        for p in project_files(".py", ".sql")
-        if any(p.is_relative_to(r) for r in rooms) and "migrations" not in p.parts
-    ]
-    assert files
-    assert [line for line in found(TENANT_FILTER, files) if not line.startswith(DOOR)] == []
 
 
 def test_every_hot_statement_has_a_name_and_a_sentence() -> None:

@@ -1,0 +1,130 @@
+"""The documents are true to the code: tables, names of tests, the map, links, commands."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+from tests.support.tree import ROOT
+
+from tickrail_cli.main import cli
+
+TABLES = runpy.run_path(str(ROOT / "docs/tables.py"))
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+
+
+def named_in(text: str) -> list[tuple[str, str]]:
+    return NAMED.findall(text)
+
+
+def missing_tests(text: str) -> list[str]:
+    """Named tests that do not exist."""
+    missing = []
+    for file, name in named_in(text):
+        path = ROOT / file
+        names = (
+            {
+                n.name
+                for n in ast.walk(ast.parse(path.read_text()))
+                if isinstance(n, ast.FunctionDef)
+            }
+            if path.exists()
+            else set()
+        )
+        if name not in names:
+            missing.append(f"{file}::{name}")
+    return missing
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    text = (ROOT / "docs/guarantees.md").read_text()
+    rows = [x for x in text.splitlines() if x.startswith("| ") and not x.startswith("| promise")]
+    assert len(rows) > 30
+    assert [row for row in rows if not named_in(row)] == []
+    assert missing_tests(text) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/unit/gates/test_documents.py::test_that_nobody_wrote",
+        "tests/unit/gates/test_nothing.py::test_x",
+    ],
+)
+def test_a_test_that_does_not_exist_is_seen(name: str) -> None:
+    assert missing_tests(f"shown by `{name}`") == [name]
+
+
+def test_the_tables_are_those_of_the_code() -> None:
+    assert TABLES["behind"]() == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("README.md", "| `TICKRAIL_LEASE_TTL` | `10` |", "| `TICKRAIL_LEASE_TTL` | `15` |"),
+        ("docs/metrics.md", "tickrail_schedule_lag_seconds", "tickrail_lag_seconds"),
+        ("docs/errors.md", "| 422 |", "| 400 |"),
+        ("docs/states.md", "| `due` | `queued` | owner |", "| `due` | `queued` | worker |"),
+    ],
+)
+def test_a_table_that_differs_is_seen(tmp_path: Path, file: str, old: str, new: str) -> None:
+    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copy(path, copy)
+    text = (tmp_path / file).read_text()
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new, 1))
+    assert TABLES["behind"](tmp_path) == [tmp_path / file]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_inside_the_project_lead_somewhere(path: Path) -> None:
+    links = LINK.findall(path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def paths_of_the_map() -> list[str]:
+    """The paths of the README's map of the tree, from its indentation."""
+    section = (ROOT / "README.md").read_text().split("## Map of the tree", 1)[1]
+    block = section.split("```text\n", 1)[1].split("```", 1)[0]
+    stack: list[str] = []
+    found: list[str] = []
+    for line in block.splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        names = re.match(r"\s*((?:[\w.*-]+/?[\w./*-]*)(?: [\w-]+(?:/|\.\w+))*)", line)
+        assert names, line
+        found.extend("".join(stack[:depth]) + name for name in names[1].split())
+        stack[depth:] = [names[1].split()[0]]
+    return found
+
+
+def test_the_map_of_the_tree_is_true() -> None:
+    paths = paths_of_the_map()
+    assert len(paths) > 30
+    assert [p for p in paths if not list(ROOT.glob(p.rstrip("/")))] == []
+    rooms = {p.name for p in (ROOT / "libs/tickrail").iterdir() if (p / "__init__.py").exists()}
+    services = {p.name for p in (ROOT / "services").iterdir() if (p / "__init__.py").exists()}
+    assert {f"libs/tickrail/{r}/" for r in rooms} | {f"services/{s}/" for s in services} <= set(
+        paths
+    )
+
+
+def code() -> str:
+    """The code blocks of the README."""
+    text = (ROOT / "README.md").read_text()
+    return "\n".join(re.findall(r"```(?:console|sh)\n(.*?)```", text, re.DOTALL))
+
+
+def test_every_command_shown_in_the_readme_exists() -> None:
+    shown = set(re.findall(r"^(?:\$ )?(?:\.venv/bin/)?tickrail ([a-z-]+)", code(), re.MULTILINE))
+    assert shown
+    assert shown - set(cli.list_commands(click.Context(cli))) == set()
