@@ -1,0 +1,225 @@
+"""From a crontab and the API to effects, on the real processes, two of them killed meanwhile.
+
+What is due is computed here from the documents alone; what happened is read from PostgreSQL, from
+the file that commands append to, and from the receiver of the webhooks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tests.support.receiver import Receiver
+from tests.support.running import CLOCK, Running, data_folder, launches_of
+from tests.support.until import pause, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
+
+SECONDS = 61
+"""How long the jobs of the API are due; no multiple of their intervals."""
+ENDED = ("succeeded", "dead", "abandoned", "cancelled", "expired")
+LINE = "$TICKRAIL_JOB $TICKRAIL_SCHEDULED_AT $TICKRAIL_LAUNCH_ID $TICKRAIL_ATTEMPT"
+
+
+def crontab(effects: Path) -> str:
+    """Lines that differ in how they say what is due; the last is due in no test run."""
+    return f"""\
+SHELL=/bin/sh
+# plain
+* * * * * echo "{LINE}" >> {effects}
+*/1 * * * * /bin/sh -c 'echo "{LINE}" >> {effects}' # stepped
+0-59 0-23 * * 0-7 cat >> {effects}%{LINE.replace("$", "")} stdin
+* * * jan-dec * printf '\\%s\\n' "{LINE}" >> {effects}
+@yearly echo "never {LINE}" >> {effects}
+"""
+
+
+def every(start: datetime, seconds: int, length: int = SECONDS) -> set[datetime]:
+    """The slots of an interval from its anchor on."""
+    return {start + timedelta(seconds=n) for n in range(0, length, seconds)}
+
+
+def minutes(after: datetime, until_: datetime) -> set[datetime]:
+    """The whole minutes in (after, until_]."""
+    first = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    return {
+        first + timedelta(minutes=n)
+        for n in range(10)
+        if after < first + timedelta(minutes=n) <= until_
+    }
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Running]:
+    with data_folder() as folder, Running(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as found:
+        yield found
+
+
+def test_every_slot_has_one_record_and_its_effect_although_two_processes_are_killed(
+    up: Running, receiver: Receiver
+) -> None:
+    effects = up.folder / "effects"
+    effects.touch(mode=0o666)
+    (up.folder / "mine.crontab").write_text(crontab(effects))
+    up.cli("import", "crontab", "mine.crontab", "--tz", "UTC")
+    imported = up.rows("select max(created_at) from jobs")[0][0]
+    start = CLOCK.now().replace(microsecond=0) + timedelta(seconds=4)
+    due = make_jobs(up, receiver, effects, start)
+    crontab_jobs: dict[UUID, str] = dict(
+        up.rows("select id, name from jobs where not (id = any(%s))", [list(due)])
+    )
+    assert len(crontab_jobs) == 5
+
+    middle = start + timedelta(seconds=20)
+    until(lambda: CLOCK.now() >= middle, 60)
+    owner = kill_owner_of_most(up)
+    pause(3.0)
+    up.kill("worker-1")
+    end = start + timedelta(seconds=SECONDS)
+    until(lambda: CLOCK.now() >= end, 120)
+    until(lambda: up.rows("select min(next_run_at) > %s from jobs", [end])[0][0] is not False, 60)
+    until(
+        lambda: (
+            not up.rows(
+                "select from launches where scheduled_at <= %s and not state = any(%s)",
+                [end, list(ENDED)],
+            )
+        ),
+        90,
+    )
+
+    due |= {
+        job: minutes(imported, end) if not name.startswith("echo-never") else set()
+        for job, name in crontab_jobs.items()
+    }
+    records = {job: launches_of(up, job) for job in due}
+    for job, slots in due.items():
+        assert {at for at in records[job] if at <= end} == slots, job
+    assert up.rows("select count(*) from skips")[0][0] == 0
+    states = Counter(state for found in records.values() for _, state, _ in found.values())
+    assert set(states) <= {"succeeded", "dead"}, states
+    check_effects(up, records, effects, receiver)
+    check_seconds(up, start, middle)
+    assert any("child" in line and owner in line and "signal 9" in line for line in up.lines)
+
+
+def make_jobs(
+    up: Running, receiver: Receiver, effects: Path, start: datetime
+) -> dict[UUID, set[datetime]]:
+    """Jobs that are due from `start` on, for SECONDS; each with its slots."""
+    append = {"shell": f'echo "{LINE}" >> {effects}'}
+    slow = {"shell": f'echo "{LINE}" >> {effects}; sleep 1.5'}
+    anchored = {"anchor": start.isoformat()}
+    jobs = {
+        "two": ({"every": "2s", **anchored}, {"command": append}, every(start, 2)),
+        "slow": ({"every": "1s", **anchored}, {"command": slow}, every(start, 1)),
+        "hook": ({"every": "3s", **anchored}, {"webhook": {"url": receiver.url("/hook")}},
+                 every(start, 3)),
+        "hooks": ({"every": "1s", **anchored}, {"webhook": {"url": receiver.url("/hooks")}},
+                  every(start, 1)),
+        "seconds": ({"cron": "*/4 * * * * *"}, {"command": append},
+                    {at for at in every(start, 1) if at.second % 4 == 0}),
+        "once": ({"at": (start + timedelta(seconds=22)).isoformat()}, {"command": append},
+                 {start + timedelta(seconds=22)}),
+    }  # fmt: skip
+    due: dict[UUID, set[datetime]] = {}
+    with up.client() as client:
+        for name, (schedule, target, slots) in jobs.items():
+            document = {
+                "name": name,
+                "schedule": schedule,
+                "target": target,
+                "overlap": "allow",
+                "starts_at": start.isoformat(),
+                # Between two slots: whether the end itself is one is not asked here.
+                "ends_at": (start + timedelta(seconds=SECONDS - 0.5)).isoformat(),
+            }
+            made = client.request("POST", "/v1/jobs", json=document)
+            due[UUID(made["id"])] = slots
+    assert CLOCK.now() < start, "the jobs were made too slowly for this test"
+    return due
+
+
+def kill_owner_of_most(up: Running) -> str:
+    """kill -9 the scheduler that owns the partition of the busiest job; its name."""
+    found = up.rows(
+        "select owner from partitions p join jobs j using (partition) where j.name = 'slow'"
+    )
+    name = next(n for n in up.processes() if found[0][0].startswith(n))
+    up.kill(name)
+    return name
+
+
+def check_effects(
+    up: Running,
+    records: Mapping[UUID, Mapping[datetime, tuple[str, str, int]]],
+    effects: Path,
+    receiver: Receiver,
+) -> None:
+    """Each effect carries its launch's key; a launch has more than one only when it ran again."""
+    seen: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
+    text = effects.read_text()
+    for line in text.splitlines():
+        if line.endswith(" stdin"):
+            continue  # its standard input knows no variable
+        _, at, launch, attempt = line.split()
+        seen[launch].append((datetime.fromisoformat(at), int(attempt)))
+    for request in receiver.requests:
+        key = request.header("idempotency-key")
+        at = request.header("tickrail-scheduled-at")
+        assert key is not None
+        assert at is not None
+        seen[key].append((datetime.fromisoformat(at), int(request.header("tickrail-attempt") or 0)))
+    known: dict[str, tuple[datetime, str, int]] = {
+        launch: (at, state, attempt)
+        for found in records.values()
+        for at, (launch, state, attempt) in found.items()
+    }
+    assert seen.keys() <= known.keys()
+    stdin_jobs = {row[0] for row in up.rows("select id from jobs where name like 'cat-%%'")}
+    silent = {launch for j in stdin_jobs for launch, _, _ in records[j].values()}
+    succeeded = {launch for launch, (_, state, _) in known.items() if state == "succeeded"}
+    assert succeeded - silent <= seen.keys(), "a launch that succeeded had no effect"
+    assert text.count(" stdin\n") >= len(silent & succeeded)
+    for launch, effects_of in seen.items():
+        at, _, attempts = known[launch]
+        assert {effect[0] for effect in effects_of} == {at}
+        numbers = [effect[1] for effect in effects_of]
+        assert len(set(numbers)) == len(numbers), f"an attempt of {launch} had two effects"
+        assert max(numbers) <= attempts
+    repeated = [launch for launch, found in seen.items() if len(found) > 1]
+    assert all(known[launch][2] > 1 for launch in repeated)
+    assert repeated, "the killed worker held no run: the kill proved nothing"
+
+
+def check_seconds(up: Running, start: datetime, until_: datetime) -> None:
+    """Before anything was killed, launches started in the second they were due in."""
+    lags = [
+        row[0]
+        for row in up.rows(
+            "select extract(epoch from started_at - scheduled_at)::float8 from launches"
+            " where scheduled_at >= %s and scheduled_at < %s and attempt = 1 order by 1",
+            [start, until_ - timedelta(seconds=1)],
+        )
+    ]
+    assert len(lags) > 40
+    assert lags[0] >= 0, "one started before it was due"
+    assert lags[len(lags) // 2] < 1.0, lags
+
+
+def test_minutes_counts_whole_minutes() -> None:
+    at = datetime(2026, 3, 2, 10, 0, 59, tzinfo=UTC)
+    assert minutes(at, at + timedelta(seconds=61)) == {
+        datetime(2026, 3, 2, 10, 1, tzinfo=UTC),
+        datetime(2026, 3, 2, 10, 2, tzinfo=UTC),
+    }
