@@ -151,8 +151,17 @@ def insert_jobs(url: str, instants: Sequence[datetime], partitions: int) -> None
         ) as copy:
             for job, at in zip(ids, instants, strict=True):
                 plan["schedule"] = {"at": at.isoformat()}
-                copy.write_row((job, tenant, f"load-{job}", partition_of(job, partitions),
-                                "paused", at, json.dumps(plan)))
+                copy.write_row(
+                    (
+                        job,
+                        tenant,
+                        f"load-{job}",
+                        partition_of(job, partitions),
+                        "paused",
+                        at,
+                        json.dumps(plan),
+                    )
+                )
         with cursor.copy(
             "copy job_versions (job_id, version, tenant_id, definition) from stdin"
         ) as copy:
@@ -213,8 +222,10 @@ def check(url: str, total: int) -> list[str]:
         "records lost": total - jobs, "records doubled": records - jobs,
         "not succeeded": records - succeeded, "run again": again,
     }  # fmt: skip
-    print(f"checked: {records} records of {total} jobs, {succeeded} succeeded,"
-          f" {again} run again, published at most {publications} times")
+    print(
+        f"checked: {records} records of {total} jobs, {succeeded} succeeded,"
+        f" {again} run again, published at most {publications} times"
+    )
     return [f"{count} {what}" for what, count in found.items() if count]
 
 
@@ -237,8 +248,9 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float, float]:
     return cuts[49], cuts[94], cuts[98], values[-1]
 
 
-def report_cpu(before: Mapping[str, float], after: Mapping[str, float], launches: int,
-               seconds: float) -> None:
+def report_cpu(
+    before: Mapping[str, float], after: Mapping[str, float], launches: int, seconds: float
+) -> None:
     """CPU seconds by process for 1,000 launches, and the share of a core."""
     print(f"{'process':<14}{'CPU s / 1,000 launches':>24}{'of a core':>12}")
     for name, used in after.items():
@@ -265,8 +277,10 @@ def drain(args: argparse.Namespace) -> list[str]:
     seconds = (row[0] - began).total_seconds()
     rate = args.launches / seconds
     records = args.launches / max(0.001, (row[1] - began).total_seconds())
-    print(f"drain of {args.launches}: {seconds:.2f} s, {rate:,.0f} launches/s to succeeded"
-          f" ({records:,.0f} records/s)")
+    print(
+        f"drain of {args.launches}: {seconds:.2f} s, {rate:,.0f} launches/s to succeeded"
+        f" ({records:,.0f} records/s)"
+    )
     report_cpu(before, after, args.launches, seconds)
     if args.min_rate and rate < args.min_rate:
         problems.append(f"{rate:,.0f} launches/s is below {args.min_rate:,.0f}")
@@ -310,7 +324,9 @@ def main() -> int:
     parser.add_argument("--launches", type=int, default=50_000)
     parser.add_argument("--rate", type=float, default=578.7)
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--whole-seconds", action="store_true", help="due instants as cron has them")
+    parser.add_argument(
+        "--whole-seconds", action="store_true", help="due instants as cron has them"
+    )
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--schedulers", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1)
