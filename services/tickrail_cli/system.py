@@ -7,6 +7,7 @@ import os
 import click
 from click.shell_completion import get_completion_class
 
+from tickrail_cli.config import settings_options
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.output import Column
 
@@ -31,6 +32,26 @@ def partitions(session: Context, /) -> None:
     """Show who owns which partition."""
     found = session.client().pages("/v1/system/partitions")
     session.echo_items(found, PARTITIONS, empty="No partitions.")
+
+
+@system.command("raise-generation")
+@settings_options("database")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_session
+def raise_generation(session: Context, /, *, yes: bool, **flags: object) -> None:
+    """Begin a new generation of epochs, after etcd was restored or lost its data.
+
+    Straight to the database (its owner's or the engine's connection). Schedulers of the old
+    generation step down by themselves; epochs and claims of the new one are higher than any before.
+    """
+    from tickrail.store.fence import raise_generation as raise_it  # noqa: PLC0415 - it is slow
+
+    if not yes:
+        click.confirm(
+            "Every scheduler gives its partitions up and takes them anew. Go on?", abort=True
+        )
+    generation = raise_it(session.settings(flags).database_url)
+    session.done(f"The generation is {generation} now.", {"generation": generation})
 
 
 @click.command()

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import cast
 
 from tickrail.core.errors import SetupError
-from tickrail.core.ids import Epoch, Partition
+from tickrail.core.ids import MAX_GENERATION, Epoch, Partition
 from tickrail.core.ports import FenceReport, Owned
 from tickrail.core.ports_ownership import RaiseOutcome
 from tickrail.store.queries import load
@@ -103,3 +103,22 @@ class PostgresFenceStore:
     def close(self) -> None:
         """Give the connection back."""
         self._session.close()
+
+
+def raise_generation(url: str) -> int:
+    """Begin a new generation of epochs and claims; its number.
+
+    Raises:
+        SetupError: the database holds no installation, or the last generation was reached.
+    """
+    with Session(DatabaseSettings(url)).transaction() as cursor:
+        row = cursor.execute(
+            "update installation set generation = generation + 1 where generation < %s"
+            " returning generation",
+            [MAX_GENERATION],
+        ).fetchone()
+        if row is None:
+            raise SetupError(
+                f"There is no installation here, or its generation is {MAX_GENERATION}, the last."
+            )
+        return cast("int", row[0])

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from tickrail.core.errors import SetupError
-from tickrail.core.ids import GENERATION_SHIFT, Claim, LaunchId
+from tickrail.core.ids import Claim, LaunchId
 from tickrail.core.ports import (
     ClaimAnswer,
     Claimed,
@@ -96,7 +95,6 @@ class PostgresWorkerStore:
         self._claims = Session(settings)
         self._ends = SessionPool(settings, 2)
         self._extensions = Session(settings)
-        self._generation: int | None = None
 
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
         """Claim what can start now; for the rest, why not."""
@@ -105,14 +103,11 @@ class PostgresWorkerStore:
             "scheduled_at": [r.scheduled_at for r in requests],
         }
         with self._claims.transaction() as cursor:
-            if self._generation is None:
-                self._generation = _generation(cursor)
             rows = cursor.execute(
                 _SQL["claim"],
                 {
                     **keys,
                     "attempt": [r.attempt for r in requests],
-                    "generation": self._generation << GENERATION_SHIFT,
                     "worker": worker,
                 },
             ).fetchall()
@@ -218,13 +213,6 @@ class PostgresWorkerStore:
         self._claims.close()
         self._ends.close()
         self._extensions.close()
-
-
-def _generation(cursor: Cursor) -> int:
-    row = cursor.execute("select generation from installation").fetchone()
-    if row is None:
-        raise SetupError("The database holds no installation; run `tickrail migrate`.")
-    return cast("int", row[0])
 
 
 def _why_refused(cursor: Cursor, requests: Sequence[ClaimRequest]) -> dict[LaunchId, str]:

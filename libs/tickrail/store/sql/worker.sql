@@ -14,7 +14,7 @@ with m as (
   for no key update of t
 ), u as (
   update launches t
-  set state = 'running', phase = 2, claim = %(generation)b::int8 + nextval('claims'),
+  set state = 'running', phase = 2, claim = (select generation::int8 << 48 from installation) + nextval('claims'),
       claim_expires_at = clock_timestamp() + make_interval(secs => t.visibility),
       worker = %(worker)s, started_at = clock_timestamp(), cancel_requested = false
   from l
