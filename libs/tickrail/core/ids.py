@@ -61,7 +61,7 @@ def launch_id(job: JobId, scheduled_at: datetime, origin: str) -> LaunchId:
 
     48 bits Unix milliseconds of the scheduled instant, version and variant, 74 bits of SHA-256 of
     the job id's 16 bytes, the Unix seconds as a big-endian signed 64-bit integer, and the origin
-    in UTF-8. `tests/unit/test_ids.py` fixes it by vectors.
+    in UTF-8. `tests/unit/core/test_ids.py` fixes it by vectors.
 
     Args:
         job: the job.

@@ -1,8 +1,8 @@
 """The intake: message -> claim -> executor; and the offset once nothing more is owed for it.
 
 One thread polls the consumer and makes every call on it. What a message's launch needs is decided
-by the claim in the database (docs/protocols.md 4); the finisher and the heartbeat (finish.py,
-heartbeat.py) have a thread each and hand back which offsets are done.
+by the claim in the database (docs/protocols.md 4); the finisher and the heartbeat (runs.py)
+have a thread each and hand back which offsets are done.
 
 Crash anywhere before a commit of the offset: redelivered, and the claim refuses what is over.
 """

@@ -107,3 +107,14 @@ def test_a_statement_without_a_sentence_or_with_a_taken_name_is_refused(
     monkeypatch.setattr(queries, "files", lambda _: tmp_path)
     with pytest.raises(ValueError, match=message):
         queries.load("planted")
+
+
+PATH = re.compile(r"\b((?:tests|docs|libs|services|loadtest)/[\w/.-]+\.[a-z]+)\b")
+
+
+def test_every_path_named_in_production_leads_somewhere() -> None:
+    rooms = [ROOT / "libs", ROOT / "services"]
+    files = [p for p in project_files(".py", ".sql") if any(p.is_relative_to(r) for r in rooms)]
+    named = {(str(p.relative_to(ROOT)), name) for p in files for name in PATH.findall(read(p))}
+    assert {name for _, name in named} >= {"docs/protocols.md"}
+    assert {(file, name) for file, name in named if not (ROOT / name).exists()} == set()
