@@ -274,7 +274,10 @@ class OwnerStore(Protocol):
         ...
 
     def drop_days(self) -> int:
-        """Drop the days before the history's horizon that hold nothing open; how many."""
+        """Drop the days before the history's horizon that hold nothing open; how many.
+
+        Answers kept for repeated requests go after a day, too.
+        """
         ...
 
     def close(self) -> None:

@@ -26,6 +26,11 @@ def mapped(e: psycopg.Error) -> TickrailError:
         return SetupError(f"The database role may not do this: {text}.")
     if isinstance(e, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
         return UnavailableError(f"PostgreSQL refuses the credentials: {text}.")
+    if isinstance(e, errors.InvalidSqlStatementName | errors.DuplicatePreparedStatement):
+        return UnavailableError(f"A pooler changed the session: {text}; see prepare_statements.")
+    if isinstance(e, psycopg.DataError | psycopg.ProgrammingError | psycopg.IntegrityError):
+        # Nothing that trying again could help: a fault of ours, shown as such.
+        return TickrailError(f"PostgreSQL refuses a statement: {text}.")
     return UnavailableError(f"PostgreSQL does not answer as it should: {text}.")
 
 

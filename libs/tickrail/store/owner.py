@@ -343,7 +343,10 @@ class PostgresOwnerStore:
         return made
 
     def drop_days(self) -> int:
-        """Drop the days before the history's horizon that hold nothing open; how many."""
+        """Drop the days before the history's horizon that hold nothing open; how many.
+
+        Answers kept for repeated requests go after a day, too.
+        """
         dropped = 0
         with self._session.transaction() as cursor:
             horizon = (_now(cursor) - self._history).date()
@@ -354,6 +357,11 @@ class PostgresOwnerStore:
                 dropped += bool(done and done[0])
                 day += timedelta(days=1)
         self._days.forget()
+        with self._session.transaction() as cursor:
+            # Answers are kept for a day for the sake of repeated requests.
+            cursor.execute(
+                "delete from idempotency_keys where created_at < now() - interval '24 hours'"
+            )
         return dropped
 
     def _look_back(self, cursor: Cursor, now: datetime) -> datetime:

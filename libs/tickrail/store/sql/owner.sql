@@ -162,8 +162,9 @@ where partition = any(%(partitions)b::int2[]) and phase = 2 and state = 'queued'
 group by queue
 
 -- name: oldest_open
--- The oldest slot that is still open: nothing older need be looked at.
-select coalesce(min(scheduled_at), now()) from launches where phase < 3
+-- How far back open launches are looked for. The hour is for what is inserted before this is read
+-- again: a launch by hand has the slot of the second that began already.
+select coalesce(min(scheduled_at), now()) - interval '1 hour' from launches where phase < 3
 
 -- name: mark_queued
 -- After the delivery report. Locked rows are being claimed or cancelled and are passed over; the
