@@ -36,8 +36,9 @@ def test_up_goes_on_where_it_ended(folder: Path, number: signal.Signals) -> None
     effects = folder / "effects"
     effects.touch(mode=0o666)
     with Running(folder) as up:
-        start = CLOCK.now().replace(microsecond=0) + timedelta(seconds=2)
+        start = CLOCK.now().replace(microsecond=0) + timedelta(seconds=6)
         jobs = {policy: make(up, policy, start, effects) for policy in POLICIES}
+        assert CLOCK.now() < start, "the jobs were made too slowly for this test"
         until(lambda: len(succeeded(up)) >= 3 * len(jobs), 60)
         shown = key(up)
         up.stop(number)
