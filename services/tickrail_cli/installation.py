@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ import structlog
 from tickrail.core.clock import Clock
 from tickrail.core.errors import Problem, SettingsError
 from tickrail.local import ports
+from tickrail.local.errors import LocalServersError
 from tickrail.local.lockfile import FolderLock
 from tickrail.local.progress import Progress, best_progress, step_of
 from tickrail.local.stack import LocalStack
@@ -180,7 +182,13 @@ class Installation:
         """Take the folder; the local servers, started, unless others' are used."""
         if not self._plan.external:
             stack = LocalStack(self.folder, cache_dir=self._settings.cache_dir, clock=self._clock)
-            stack.start(progress)
+            try:
+                stack.start(progress)
+            except LocalServersError as error:
+                if "already in use" not in str(error).lower():
+                    raise
+                # Somebody took a port between our choice and the server's bind: choose again.
+                stack.start(progress)
             self._stack = stack
         else:
             stack = None
@@ -194,6 +202,7 @@ class Installation:
     def _prepare(self, stack: LocalStack | None, progress: Progress) -> _Servers:
         """The database with its roles and its schema."""
         with step_of(progress, "preparing the database") as step:
+            logging.getLogger("alembic").setLevel(logging.WARNING)
             servers = self._external() if stack is None else self._local(stack)
             applied = migrate(
                 servers.urls.owner,

@@ -145,6 +145,9 @@ class Running:
             reader.join(10)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
+        # pytest shows it where a test failed.
+        shown = [line for line in self.lines if '"level":"info"' not in line]
+        sys.stdout.write("\n".join(shown)[-20_000:])
         self._process.stdout.close()
         self._process.stderr.close()
 
