@@ -257,3 +257,15 @@ def test_changes_are_audited_with_before_and_after(world: World, acme: Caller) -
     )
     who = f"key:{world.keys['acme'].key_id}"
     assert rows == [("job.create", who, None, "", False), ("job.change", who, "", "x", True)]
+
+
+def test_a_job_is_made_as_well_by_every_later_statement_of_a_connection(acme: Caller) -> None:
+    """From the sixth use on, a statement is prepared; later its plan knows no parameter."""
+    for n in range(12):
+        job = acme.put(f"/v1/jobs/name:a-{n}", webhook(f"a-{n}"), expect=201)
+        acme.post(f"/v1/jobs/{job['id']}/trigger", expect=201)
+        acme.post(f"/v1/jobs/{job['id']}/trigger", expect=409)
+        acme.post(f"/v1/jobs/{job['id']}/pause", expect=200)
+        acme.patch(f"/v1/jobs/{job['id']}", {"description": "x"})
+        acme.get("/v1/jobs", tag="a:b", name_prefix="a", sort="name", limit=1)
+        acme.delete(f"/v1/jobs/{job['id']}")

@@ -1,0 +1,137 @@
+"""The API as a process: it starts, serves, says what is wrong, and stops in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.api import PEPPER, new_key, webhook
+from tests.support.database import Database
+
+pytestmark = [pytest.mark.integration, pytest.mark.e2e]
+PROGRAM = str(Path(sys.executable).with_name("tickrail"))
+
+
+def environment(database_url: str, **settings: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TICKRAIL_")}
+    given = {
+        "database_url": database_url, "api_port": "0", "log_format": "json", "key_pepper": PEPPER,
+        "egress_allow": "127.0.0.0/8", **settings,
+    }  # fmt: skip
+    return kept | {f"TICKRAIL_{name.upper()}": value for name, value in given.items()}
+
+
+@contextmanager
+def api(database: Database, **settings: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """A process that serves, and the line in which it says where."""
+    with subprocess.Popen(
+        [PROGRAM, "api"], env=environment(database.api_url, **settings), text=True,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            lines = (json.loads(line) for line in process.stderr)
+            yield process, next(line for line in lines if line["event"] == "serving")
+        finally:
+            process.kill()
+
+
+def refused(database_url: str, **settings: str) -> tuple[int, str]:
+    """The exit code of a process that must not start, and what it said."""
+    ended = subprocess.run(
+        [PROGRAM, "api"], env=environment(database_url, **settings), text=True,
+        stderr=subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in ended.stderr
+    return ended.returncode, ended.stderr
+
+
+def test_a_process_serves_and_stops_at_a_signal(database: Database) -> None:
+    token = new_key(database, "acme").token
+    with api(database) as (process, line):
+        assert line["partitions"] == 4
+        with httpx.Client(base_url=line["api"], timeout=30, trust_env=False) as client:
+            key = {"Authorization": f"Bearer {token}"}
+            made = client.post("/v1/jobs", json=webhook("a"), headers=key)
+            assert made.status_code == 201
+            assert "server" not in made.headers
+            assert client.get("/readyz").json() == {"status": "ok"}
+        for path in ("/healthz", "/readyz"):
+            assert httpx.get(line["status"] + path, trust_env=False).json() == {"status": "ok"}
+        metrics = httpx.get(line["status"] + "/metrics", trust_env=False).text
+        assert (
+            'tickrail_http_requests_total{method="POST",route="/v1/jobs",status="201"} 1.0'
+            in metrics
+        )
+        assert 'service="api"' in metrics
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_an_answer_under_way_is_finished_at_a_stop(database: Database) -> None:
+    """The request waits for a lock; the signal comes; the answer is whole."""
+    token = new_key(database, "acme").token
+    with api(database) as (process, line):
+        url = httpx.URL(line["api"])
+        with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+            key = {"Authorization": f"Bearer {token}"}
+            client.post("/v1/jobs", json=webhook("a"), headers=key)
+            with database.admin() as holder, holder.transaction():
+                holder.execute("select from jobs for update")
+                request = (
+                    "DELETE /v1/jobs/name:a HTTP/1.1\r\nHost: x\r\n"
+                    f"Authorization: Bearer {token}\r\n\r\n"
+                )
+                connection = socket.create_connection((url.host, url.port or 0), timeout=30)
+                connection.sendall(request.encode())
+                waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+                while holder.execute(waiting).fetchone() != (1,):
+                    pass
+                process.send_signal(signal.SIGTERM)
+        with connection:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 204 ")
+        assert process.wait(30) == 0
+
+
+def test_what_keeps_a_process_from_starting_is_named(
+    database: Database, empty_database: Database
+) -> None:
+    code, said = refused("host=127.0.0.1 port=1 dbname=x connect_timeout=2")
+    assert (code, "PostgreSQL" in said) == (3, True)
+    code, said = refused(empty_database.api_url)
+    assert (code, "tickrail migrate" in said) == (1, True)
+    code, said = refused(database.api_url, partitions="8")
+    assert (code, "TICKRAIL_PARTITIONS" in said) == (1, True)
+    code, said = refused(database.api_url, egress_allow="10.0.0.0/99")
+    assert (code, "egress_allow" in said) == (1, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused(database.api_url, api_port=str(port))
+    assert (code, "api_port" in said, str(port) in said) == (1, True, True)
+
+
+def test_wrong_credentials_are_named_without_the_password(database: Database) -> None:
+    _, said = refused(database.api_url.replace("tickrail_api-in-tests", "wrong-password"))
+    assert "credentials" in said or "password authentication failed" in said
+    assert "wrong-password" not in said
+
+
+def test_the_pepper_is_part_of_every_key(database: Database) -> None:
+    token = new_key(database, "acme").token
+    with (
+        api(database, key_pepper="another") as (_, line),
+        httpx.Client(base_url=line["api"], timeout=30, trust_env=False) as client,
+    ):
+        assert (
+            client.get("/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 401
+        )
