@@ -25,6 +25,14 @@ offset, answered in UTC; durations are `30s`, `5m`, `1h30m`, `2d`. Errors are
 `application/problem+json`. Lists are pages: `limit`, `cursor`, `next_cursor`. Every POST takes an
 `Idempotency-Key`. Every path that takes a job's id also takes `name:<name>`."""
 
+_HEADERS = {
+    "Tickrail-Tenant": "With an operator's key: the tenant to work for, by id or name; audited.",
+    "Idempotency-Key": "1 to 255 visible ASCII characters. The same request again within 24 hours"
+    " gets the same answer, with `Idempotent-Replay: true`.",
+    "If-Match": 'Go on only if the job is at one of these versions, as answered in ETag: `"7"`.',
+    "If-None-Match": "`*`: create only.",
+}
+
 
 def body(
     model: type[BaseModel], *examples: object, required: bool = True, kind: str = _JSON
@@ -85,8 +93,8 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
             schemas.pop(unused, None)
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         for path, operations in document["paths"].items():
-            for operation in operations.values():
-                _finish(path, operation)
+            for verb, operation in operations.items():
+                _finish(path, verb, operation)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -111,15 +119,30 @@ def _copy_examples(written: Mapping[str, Any], shown: dict[str, Any]) -> None:
             shown["content"][kind]["examples"] = content["examples"]
 
 
-def _finish(path: str, operation: dict[str, Any]) -> None:
-    """What every operation has: security and the form of errors."""
+def _finish(path: str, verb: str, operation: dict[str, Any]) -> None:
+    """What every operation has: security, headers and the form of errors."""
     operation["responses"].pop("422", None)
-    operation["summary"] = operation["description"].partition("\n")[0].partition(". Scope")[0]
-    operation["summary"] = operation["summary"].rstrip(".")
     if not path.startswith("/v1/"):
         operation["security"] = []
         return
     operation["security"] = [{"key": []}]
+    headers = ["Tickrail-Tenant"]
+    if verb == "post":
+        headers.append("Idempotency-Key")
+    if verb != "get" and path.startswith("/v1/jobs/{job}"):
+        headers.append("If-Match")
+    if verb == "put":
+        headers.append("If-None-Match")
+    operation.setdefault("parameters", []).extend(
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": _HEADERS[name],
+            "schema": {"type": "string"},
+        }
+        for name in headers
+    )
     problem = {"schema": {"$ref": _REF.format(model="ProblemDocument")}}
     operation["responses"]["default"] = {
         "description": "An error.",

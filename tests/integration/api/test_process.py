@@ -17,6 +17,7 @@ import httpx
 import pytest
 from tests.support.api import PEPPER, new_key, webhook
 from tests.support.database import Database
+from tests.support.until import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 PROGRAM = str(Path(sys.executable).with_name("tickrail"))
@@ -94,9 +95,11 @@ def test_an_answer_under_way_is_finished_at_a_stop(database: Database) -> None:
                 )
                 connection = socket.create_connection((url.host, url.port or 0), timeout=30)
                 connection.sendall(request.encode())
-                waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-                while holder.execute(waiting).fetchone() != (1,):
-                    pass
+                waiting = (
+                    "select count(*) from pg_stat_activity"
+                    " where wait_event_type = 'Lock' and datname = %s"
+                )
+                until(lambda: database.rows(waiting, database.name) == [(1,)])
                 process.send_signal(signal.SIGTERM)
         with connection:
             assert connection.recv(4096).startswith(b"HTTP/1.1 204 ")

@@ -135,6 +135,19 @@ def test_an_answer_is_the_definition_and_the_fields_named_so() -> None:
     assert set(NewJob.model_fields) == set(canonical()) | {"paused"}
 
 
+def test_each_operation_names_the_headers_that_it_reads(document: dict[str, Any]) -> None:
+    def headers(path: str, verb: str) -> set[str]:
+        parameters = document["paths"][path][verb]["parameters"]
+        return {p["name"] for p in parameters if p["in"] == "header"}
+
+    assert headers("/v1/jobs", "get") == {"Tickrail-Tenant"}
+    assert headers("/v1/jobs", "post") == {"Tickrail-Tenant", "Idempotency-Key"}
+    assert headers("/v1/jobs/{job}", "put") == {"Tickrail-Tenant", "If-Match", "If-None-Match"}
+    assert headers("/v1/jobs/{job}/pause", "post") == {
+        "Tickrail-Tenant", "If-Match", "Idempotency-Key",
+    }  # fmt: skip
+
+
 def words(model: type[BaseModel], field: str) -> set[str]:
     """The words that a field's schema allows."""
     schema = model.model_json_schema()["properties"][field]
