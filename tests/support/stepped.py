@@ -22,6 +22,7 @@ from tests.support.memory_tables import JobRow, LaunchRow, MemoryDatabase
 from tickrail.bus.codec import decode_launch, encode_dead_letter, encode_launch
 from tickrail.bus.topics import PRIORITIES, dlq_topic, launch_topic, retry_topic, work_topics
 from tickrail.core.definition import parse_definition
+from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import SUCCESS, Done, Outcome, Run
 from tickrail.core.ids import Epoch, JobId, LaunchId, Partition, TenantId, launch_id
 from tickrail.core.messages import UndecodableLetter
@@ -225,8 +226,12 @@ class Stepped:
         self.clock.advance(seconds)
 
     def tick(self) -> Ticked:
-        """Due jobs become launches; the relay hears of them."""
-        ticked = self.ticker.run_once(self.owned)
+        """Due jobs become launches; the relay hears of them, and the reaper of an outage."""
+        try:
+            ticked = self.ticker.run_once(self.owned)
+        except UnavailableError:
+            self.reaper.database_failed()
+            raise
         self.reaper.database_seen(ticked.now)
         self.relayer.accept(ticked.inserted, ticked.now)
         return ticked

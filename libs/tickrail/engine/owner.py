@@ -14,7 +14,7 @@ from datetime import datetime
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.errors import TickrailError
+from tickrail.core.errors import TickrailError, UnavailableError
 from tickrail.core.ids import Epoch, Partition
 from tickrail.core.ports import FenceReport, Owned, OwnerStore, Ticked
 from tickrail.core.ports_metrics import Metrics
@@ -106,8 +106,24 @@ class OwnerLoop:
                 self._mine = dict(owned)
             self._metrics.gauge("partitions_owned", len(owned))
             if not owned:
+                self._watch_database()
                 return self._settings.tick_within
-            return self._turn(owned)
+            try:
+                return self._turn(owned)
+            except UnavailableError:
+                self._reaper.database_failed()
+                raise
+
+    def _watch_database(self) -> None:
+        """With nothing owned nothing is read here, yet an outage must be known to the reaper."""
+        if "postgres" in self._ownership.unreachable():
+            self._reaper.database_failed()
+        else:
+            self._reaper.database_answers()
+
+    def _still(self, owned: Owned) -> Owned:
+        """What was owned when the turn began, if this process may still act for it."""
+        return owned if self._ownership.trusted() else {}
 
     def _turn(self, owned: Owned) -> float:
         s = self._settings
@@ -118,7 +134,7 @@ class OwnerLoop:
             self._relay.wake()
         if now >= self._tick_at and (self._full or now >= self._ticked_at + s.tick_every):
             self._do_tick(owned, now)
-        relayed = self._relay.run_once(owned, 0.0 if self._full else s.report_wait)
+        relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else s.report_wait)
         for report in relayed.fence:
             self._refused(report, owned)
         if now >= self._swept_at + s.sweep_every:

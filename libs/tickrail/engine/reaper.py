@@ -64,20 +64,31 @@ class Reaper:
         self._metrics = metrics
         self._settings = settings or ReaperSettings()
         self._seen: tuple[float, datetime] | None = None
+        self._away_since: float | None = None
         self._rest_until = 0.0
 
     def database_seen(self, now: datetime) -> None:
         """The database answered, and says that it is `now` there."""
         mono = self._clock.monotonic()
-        s = self._settings
+        self.database_answers()
         if self._seen is not None:
-            passed = mono - self._seen[0]
-            moved = (now - self._seen[1]).total_seconds()
-            if passed > s.outage:
-                self._start_rest("database_was_away", passed)
-            elif abs(moved - passed) > s.jump:
-                self._start_rest("database_clock_jumped", moved - passed)
+            moved = (now - self._seen[1]).total_seconds() - (mono - self._seen[0])
+            if abs(moved) > self._settings.jump:
+                self._start_rest("database_clock_jumped", moved)
         self._seen = (mono, now)
+
+    def database_failed(self) -> None:
+        """The database did not answer."""
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+
+    def database_answers(self) -> None:
+        """The database is there, as far as is known."""
+        since, self._away_since = self._away_since, None
+        if since is not None:
+            away = self._clock.monotonic() - since
+            if away > self._settings.outage:
+                self._start_rest("database_was_away", away)
 
     def _start_rest(self, why: str, seconds: float) -> None:
         log.warning("reaper_rests", reason=why, seconds=round(seconds, 3))

@@ -121,22 +121,25 @@ def test_the_jobs_own_retry_policy_says_when_a_lost_claim_is_tried_again() -> No
 
 
 @pytest.mark.parametrize(
-    ("passes", "database", "rests"),
+    ("away", "passes", "database", "rests"),
     [
-        pytest.param(1.0, 1.0, False, id="all is well"),
-        pytest.param(5.0, 5.0, False, id="five seconds are no outage"),
-        pytest.param(5.5, 5.5, True, id="the database was away"),
-        pytest.param(1.0, 3.0, True, id="its clock jumped ahead"),
-        pytest.param(1.0, -2.0, True, id="its clock went back"),
-        pytest.param(1.0, 1.9, False, id="a small step"),
+        pytest.param(False, 1.0, 1.0, False, id="all is well"),
+        pytest.param(True, 5.0, 5.0, False, id="five seconds are no outage"),
+        pytest.param(True, 5.5, 5.5, True, id="the database was away"),
+        pytest.param(False, 20.0, 20.0, False, id="nothing was owned for a while"),
+        pytest.param(False, 1.0, 3.0, True, id="its clock jumped ahead"),
+        pytest.param(False, 1.0, -2.0, True, id="its clock went back"),
+        pytest.param(False, 1.0, 1.9, False, id="a small step"),
     ],
 )
 def test_it_rests_after_an_outage_and_when_the_databases_clock_jumps(
-    passes: float, database: float, rests: bool
+    away: bool, passes: float, database: float, rests: bool
 ) -> None:
     world = Stepped()
     launch = running(world)
     world.tick()
+    if away:
+        world.reaper.database_failed()
     world.advance(passes)
     world.clock.jump(database - passes)
     world.tick()
@@ -180,6 +183,7 @@ def test_lost_messages_are_published_again_while_it_rests() -> None:
     launch = world.launch()
     world.relay(2)
     world.tick()
+    world.reaper.database_failed()
     world.advance(301)
     world.tick()
     assert world.reaper.resting
