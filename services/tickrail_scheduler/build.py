@@ -8,14 +8,11 @@ from tickrail.bus.codec import encode_dead_letter, encode_launch
 from tickrail.bus.config import KafkaSettings
 from tickrail.bus.producer import KafkaPublisher
 from tickrail.bus.topics import (
-    DLQ_CONFIG,
-    LAUNCH_CONFIG,
     PRIORITIES,
     Topics,
     dlq_topic,
     launch_topic,
     retry_topic,
-    work_topics,
 )
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
@@ -61,20 +58,6 @@ def database_settings(settings: Settings) -> DatabaseSettings:
     )
 
 
-def ensure_topics(kafka: KafkaSettings, queues: list[str], partitions: int) -> None:
-    """Make the topics of these queues that are not there.
-
-    Raises:
-        SetupError: a topic has another number of partitions than the installation.
-        BusError: Kafka does not answer.
-    """
-    topics = Topics(kafka)
-    work = [t for q in queues for t in work_topics(kafka.topic_prefix, q)]
-    topics.ensure(work, partitions, config=LAUNCH_CONFIG)
-    letters = [dlq_topic(kafka.topic_prefix, q) for q in queues]
-    topics.ensure(letters, partitions, config=DLQ_CONFIG)
-
-
 def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
     """Check the servers and put the parts together; nothing runs yet.
 
@@ -89,7 +72,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     )
     coordinator = EtcdCoordinator(EtcdSettings(**settings.group("etcd")))
     coordinator.version()
-    ensure_topics(kafka, queue_names(database), installation.kafka_partitions)
+    Topics(kafka).ensure_queues(
+        settings.topic_prefix, queue_names(database), installation.kafka_partitions
+    )
 
     store = PostgresOwnerStore(database, history_days=settings.history_days)
     fence = PostgresFenceStore(database)

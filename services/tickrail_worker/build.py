@@ -11,8 +11,6 @@ from tickrail.bus.config import KafkaSettings
 from tickrail.bus.consumer import LaunchConsumer
 from tickrail.bus.producer import KafkaPublisher
 from tickrail.bus.topics import (
-    DLQ_CONFIG,
-    LAUNCH_CONFIG,
     PRIORITIES,
     Topics,
     dlq_topic,
@@ -85,11 +83,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         **settings.group("kafka"), topic_prefix=settings.topic_prefix, client_id=settings.name
     )
     prefix, queues = settings.topic_prefix, settings.worker_queues
-    topics = Topics(kafka)
-    work = [t for q in queues for t in work_topics(prefix, q)]
-    topics.ensure(work, installation.kafka_partitions, config=LAUNCH_CONFIG)
-    letters = [dlq_topic(prefix, q) for q in queues]
-    topics.ensure(letters, installation.kafka_partitions, config=DLQ_CONFIG)
+    Topics(kafka).ensure_queues(prefix, queues, installation.kafka_partitions)
 
     store = PostgresWorkerStore(database)
     consumer = LaunchConsumer(kafka, clock, settings.name)
@@ -99,6 +93,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     def post(owed: Sequence[OwedLetter]) -> Sequence[tuple[LaunchId, datetime, int]]:
         return box.post(owed, _REPORT_WAIT)
 
+    work = [topic for queue in queues for topic in work_topics(prefix, queue)]
     weights = {retry_topic(prefix, q): RETRY_WEIGHT for q in queues}
     weights |= {launch_topic(prefix, q, p): WEIGHTS[p] for q in queues for p in PRIORITIES}
     runs = Runs(

@@ -67,6 +67,21 @@ class Topics:
         self._timeout = timeout
         self._where = settings.bootstrap
 
+    def ensure_queues(self, prefix: str, queues: Iterable[str], partitions: int) -> list[str]:
+        """Make the topics of these queues that are not there, and check the counts of all.
+
+        Raises:
+            SetupError: a topic has another number of partitions.
+            BusError: Kafka does not answer.
+        """
+        named = list(queues)
+        work = [topic for queue in named for topic in work_topics(prefix, queue)]
+        letters = [dlq_topic(prefix, queue) for queue in named]
+        return [
+            *self.ensure(work, partitions, config=LAUNCH_CONFIG),
+            *self.ensure(letters, partitions, config=DLQ_CONFIG),
+        ]
+
     def ensure(
         self,
         names: Sequence[str],
