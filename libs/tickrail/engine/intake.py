@@ -265,10 +265,14 @@ class Intake:
         by_id: dict[LaunchId, Waiting] = {}
         for w in picked:
             launch = LaunchId(w.message.launch)
-            if launch in by_id:
-                self._again(launch, w)
-            else:
+            other = by_id.get(launch)
+            if other is None:
                 by_id[launch] = w
+            elif w.message.attempt > other.message.attempt:
+                by_id[launch] = w  # numbers never go back: the earlier attempt is over
+                self._again(launch, other)
+            else:
+                self._again(launch, w)
         requests = [
             ClaimRequest(launch, w.message.scheduled_at, w.message.attempt)
             for launch, w in by_id.items()
@@ -295,7 +299,7 @@ class Intake:
         return len(picked)
 
     def _again(self, launch: LaunchId, w: Waiting) -> None:
-        """The same launch twice in one batch: the second message decides nothing."""
+        """The same launch twice in one batch: this message decides nothing."""
         log.debug("message_doubled", launch=str(launch), attempt=w.message.attempt)
         self._metrics.count("claims_total", outcome="duplicate")
         self.offset_done(w.place, w.offset)

@@ -132,6 +132,22 @@ def test_the_same_launch_twice_in_a_batch_runs_once() -> None:
     assert worker.done_offset(NORMAL) == 3
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_an_old_message_in_a_batch_does_not_hide_the_one_of_the_present_attempt(first: int) -> None:
+    world = Stepped()
+    worker = world.worker()
+    launch = world.launch(attempt=2)
+    topics = {1: NORMAL, 2: RETRY}
+    world.bus.logs = {t: world.bus.logs[t] for t in (topics[first], topics[3 - first], HIGH, LOW)}
+    for attempt, topic in topics.items():
+        send(world, launch, topic, attempt)
+    worker.take()
+    assert [r.attempt for r in worker.executor.started] == [2]
+    worker.executor.end()
+    worker.work()
+    assert (worker.done_offset(NORMAL), worker.done_offset(RETRY)) == (1, 1)
+
+
 def test_two_workers_run_a_doubled_message_once() -> None:
     world = Stepped()
     one, two = world.worker("w-1"), world.worker("w-2")
