@@ -139,7 +139,7 @@ class Path:
         slot = {"at": now.replace(microsecond=0).isoformat()}
         return [
             make_job(
-                self.bed, due_in=-1, partition=list(OWNED)[n % 4], schedule=slot,
+                self.bed, due_in=-60, partition=list(OWNED)[n % 4], schedule=slot,
                 overlap="allow", **definition,
             )
             for n in range(count)
