@@ -31,6 +31,7 @@ from tickrail_api.openapi import openapi_document
 PEPPER = "tests"
 ALLOWED = "127.0.0.0/8,*.example"
 URL = "http://127.0.0.1:9099/hook"
+_made: dict[str, Any] = {}
 
 
 def webhook(name: str, **fields: Any) -> dict[str, Any]:
@@ -214,6 +215,10 @@ def api_world(
         clock or SystemClock(),
         PrometheusMetrics(),
     )
+    # The document is the same for every application and takes half a second to make.
+    if not _made:
+        _made.update(openapi_document(app))
+    app.openapi_schema = _made
     names: tuple[str | None, ...] = ("acme", "beta", None)
     keys = {name or "operator": new_key(database, name) for name in names}
     answers = Answers(openapi_document(app), PathTable(app).find)
