@@ -66,7 +66,9 @@ def test_what_a_plain_curl_sends_is_read(kind: str | None) -> None:
     assert parse_body(b'{"a":1}', kind) == {"a": 1}
 
 
-@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/xml", "x" * 1000, "text/html"])
+@pytest.mark.parametrize(
+    "kind", ["multipart/form-data; boundary=x", "application/xml", "x" * 1000, "text/html"]
+)
 def test_another_kind_of_content(kind: str) -> None:
     with pytest.raises(MalformedError, match="application/json"):
         parse_body(b"{}", kind)
