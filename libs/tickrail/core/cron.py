@@ -284,7 +284,7 @@ def _plain_values(raw: dict[str, str], sets: dict[str, FieldSet]) -> None:
     except CroniterError:
         return  # our own reading stands
     for spec, values in zip(specs, expanded, strict=True):
-        if values != ["*"]:
+        if "*" not in values:  # a lone star, or one in a list: our own reading stands
             modulus = 7 if spec is WEEKDAY else spec.high + 1
             sets[spec.name].mask = sum({1 << int(value) % modulus for value in values})
 

@@ -186,7 +186,7 @@ class FieldParser:
         if match is None or (match["base"] == "?" and (not self.spec.is_day or item != self.text)):
             raise self._unreadable(item)
         step = self._step(item, match)
-        if match["base"].startswith("H"):
+        if match["low"] is None and match["base"].startswith("H"):
             return self._hashed(item, match, step)
         if match["low"] is None:
             low, high = self.spec.low, self.spec.low + self.spec.size - 1

@@ -27,6 +27,9 @@ LAST_INSTANT: Final = 253_402_300_799 - 2 * DAY
 FIRST_INSTANT: Final = -62_135_596_800 + 2 * DAY
 """The first Unix second that is searched, near the beginning of year 1."""
 
+_WIDEST: Final = 2 * DAY
+"""More seconds than any two offsets differ."""
+
 
 class Gap(StrEnum):
     """What a fixed local time does on the day on which it does not exist."""
@@ -80,11 +83,14 @@ class Walker:
             found, seen = self._first(piece, start)
             if found is not None:
                 return found if found <= limit else None
-            if seen is None:
+            # No local time matches before `seen`, so nothing is due much earlier either. Close to
+            # a change that cannot be said: its second pass has local times before `start`'s.
+            if piece.end - start < _WIDEST:
+                start = piece.end
+            elif seen is None:
                 return None
-            # Nothing local matches before `seen`, so nothing can be due much earlier either:
-            # two days are more than any two offsets differ.
-            start = max(piece.end, seen - 2 * DAY)
+            else:
+                start = max(piece.end, seen - _WIDEST)
         return None
 
     def _first(self, piece: Piece, start: int) -> tuple[int | None, int | None]:

@@ -434,3 +434,52 @@ def test_a49_walk_and_match_agree(s: Schedule, change: str) -> None:
         found = next_after(s, found)
     every = (low + timedelta(minutes=i) for i in range(1, 6 * 1440 + 1))
     assert walked == [t for t in every if matches(s, t)]
+
+
+@pytest.mark.parametrize(
+    ("document", "start", "expected"),
+    [
+        pytest.param(
+            cron("*/30 1 * * 0", NEW_YORK),
+            "2026-11-01T05:10:00Z",
+            ["11-01T05:30", "11-01T06:00", "11-01T06:30", "11-08T06:00"],
+            id="weekly, follows real time",
+        ),
+        pytest.param(
+            cron("30 1 1 * *", NEW_YORK, fold="both"),
+            "2026-11-01T00:00:00Z",
+            ["11-01T05:30", "11-01T06:30", "12-01T06:30"],
+            id="monthly, both",
+        ),
+        pytest.param(
+            cron("30 1 1 * *", NEW_YORK, fold="second"),
+            "2026-11-01T05:45:00Z",
+            ["11-01T06:30", "12-01T06:30"],
+            id="monthly, the second, asked between the two",
+        ),
+        pytest.param(
+            cron("0 30 1 1 11 ? 2026", NEW_YORK, fold="both"),
+            "2026-11-01T00:00:00Z",
+            ["11-01T05:30", "11-01T06:30"],
+            id="the last ever is the second",
+        ),
+    ],
+)
+def test_a05_the_second_pass_is_found_when_the_next_local_time_is_far(
+    document: Schedule, start: str, expected: list[str]
+) -> None:
+    found = [s.at.strftime("%m-%dT%H:%M") for s in upcoming(document, at(start), len(expected))]
+    assert found == expected
+
+
+@pytest.mark.parametrize("minute", ["H5", "H-5", "HELLO", "H5-9", "H-5/2"])
+def test_a39_what_only_begins_with_h_is_refused(minute: str) -> None:
+    (problem,) = refused({"cron": f"{minute} * * * *"})
+    assert problem.message.startswith("minute (field 1): ")
+
+
+@pytest.mark.parametrize("field", ["*,1", "1,*", "*/2,3", "?"])
+def test_a21_a_star_in_a_list_of_days(field: str) -> None:
+    e = CronExpression.parse(f"0 0 {field} * *")
+    assert e.days.star is (field[0] in "*?")
+    assert e.days.mask >> 3 & 1
