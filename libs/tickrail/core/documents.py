@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 from typing import Any, TypeVar
 
 from tickrail.core.durations import parse_duration
@@ -20,6 +21,8 @@ E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
 
 MAX_DEPTH = 64
+MAX_UNKNOWN = 20
+"""So many unknown fields of an object are named: the nearest known name takes time to find."""
 _FIRST_YEAR = 1970
 
 
@@ -248,9 +251,9 @@ class Reader:
 
     def check_unknown(self) -> None:
         """Note each field that nobody asked for."""
-        for name in self._doc:
-            if name not in self._known:
-                self.problem(str(name)[:100], "is not a known field", nearest(name, self._known))
+        unknown = (name for name in self._doc if name not in self._known)
+        for name in islice(unknown, MAX_UNKNOWN):
+            self.problem(str(name)[:100], "is not a known field", nearest(name, self._known))
 
     def finish(self, what: str) -> None:
         """Refuse the document if anything is wrong with it.

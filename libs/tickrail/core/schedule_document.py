@@ -13,7 +13,7 @@ from uuid import UUID
 from tickrail.core.calendar_pattern import ON_DATE, ON_WEEKDAY
 from tickrail.core.cron import NO_KEY, CronError, CronExpression
 from tickrail.core.cron_fields import WEEKDAY
-from tickrail.core.documents import Reader, type_name
+from tickrail.core.documents import MAX_UNKNOWN, Reader, type_name
 from tickrail.core.durations import format_duration, parse_duration
 from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.recurrence import next_after
@@ -119,7 +119,7 @@ class _Form:
         keys = list(self.doc) if isinstance(self.doc, dict) else []
         problems = [
             Problem(f"{pointer}/{key}"[:200], "is not a known field", f"did you mean {near[0]!r}?")
-            for key in keys
+            for key in keys[:MAX_UNKNOWN]
             if (near := get_close_matches(str(key), FORMS, n=1))
         ]
         return _invalid(problems or [Problem(pointer, "says no time", _AN_OBJECT)])

@@ -10,8 +10,10 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from urllib.parse import SplitResult, urlsplit
 
+from tickrail.core.documents import MAX_UNKNOWN
 from tickrail.core.errors import InvalidInputError, Problem
 
 KINDS = ("webhook", "kafka", "command", "task", "noop")
@@ -225,11 +227,11 @@ class _Fields:
         self._problems.append(Problem(where, message, expected))
 
     def only(self, *known: str) -> None:
-        for name in self._fields:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                right = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
-                self.wrong(_escape(name), "unknown field", right)
+        unknown = (name for name in self._fields if name not in known)
+        for name in islice(unknown, MAX_UNKNOWN):
+            near = difflib.get_close_matches(name, known, 1)
+            right = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
+            self.wrong(_escape(name), "unknown field", right)
 
     def has(self, field: str) -> bool:
         return self._fields.get(field) is not None
