@@ -14,6 +14,7 @@ from tickrail.bus.topics import (
     launch_topic,
     retry_topic,
 )
+from tickrail.bus.version import check_broker
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
 from tickrail.core.clock import Clock
@@ -72,6 +73,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     )
     coordinator = EtcdCoordinator(EtcdSettings(**settings.group("etcd")))
     coordinator.version()
+    check_broker(kafka)
     Topics(kafka).ensure_queues(
         settings.topic_prefix, queue_names(database), installation.kafka_partitions
     )

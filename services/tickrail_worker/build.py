@@ -18,6 +18,7 @@ from tickrail.bus.topics import (
     retry_topic,
     work_topics,
 )
+from tickrail.bus.version import check_broker
 from tickrail.core.clock import Clock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import Executor
@@ -83,6 +84,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         **settings.group("kafka"), topic_prefix=settings.topic_prefix, client_id=settings.name
     )
     prefix, queues = settings.topic_prefix, settings.worker_queues
+    check_broker(kafka)
     Topics(kafka).ensure_queues(prefix, queues, installation.kafka_partitions)
 
     store = PostgresWorkerStore(database)
