@@ -229,7 +229,7 @@ def _misfires(
         _skip_all(schedule, before, late.last - _TICK, SkipReason.MISFIRE, skips)
         return [(late.last, now)]
     rules = plan.misfire
-    edge = max(before, now - rules.max_age - _TICK)
+    edge = max(before, min(late.last, now - rules.max_age - _TICK))
     start = _skip_all(schedule, before, edge, SkipReason.MISFIRE, skips)
     young = missed(schedule, max(edge, start), late.last, rules.max_count)
     if young is None:

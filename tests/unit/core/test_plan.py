@@ -129,6 +129,21 @@ def test_fire_all_is_bounded_by_count_age_and_order(
     ]
 
 
+@pytest.mark.parametrize("order", list(CatchUpOrder))
+@pytest.mark.parametrize("end", [None, "2026-01-01T10:00:00"])
+def test_fire_all_with_an_age_below_the_grace_or_behind_the_end_records_each_slot_once(
+    order: CatchUpOrder, end: str | None
+) -> None:
+    rules = replace(FIRE_ALL, order=order, max_age=timedelta(minutes=1), grace=timedelta(minutes=5))
+    plan = replace(MINUTELY, misfire=rules, ends_at=None if end is None else at(end))
+    decision = plan_job(plan, due(plan, "2026-01-01T09:00:00"), at("2026-01-01T10:30:00"))
+    launched = [x.scheduled_at for x in decision.launches]
+    for run in decision.skipped:
+        assert not [slot for slot in launched if run.first <= slot <= run.last]
+        assert end is None or run.last <= at(end)
+    assert len(launched) + sum(run.count for run in decision.skipped) == (90 if end is None else 60)
+
+
 def test_a_year_of_seconds_costs_no_more_than_its_bounds() -> None:
     plan = replace(MINUTELY, schedule=Cron("* * * * * *"), misfire=FIRE_ALL)
     now = at("2026-01-01T00:00:00")
