@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.errors import Problem, SettingsError
+from tickrail.core.errors import Problem, SettingsError, SetupError
 from tickrail.local import ports
 from tickrail.local.errors import LocalServersError
 from tickrail.local.lockfile import FolderLock
@@ -22,9 +22,9 @@ from tickrail.local.stack import LocalStack
 from tickrail.runtime.settings import Settings
 from tickrail.runtime.signals import StopRequested, StopSignals
 from tickrail.sdk.client import ApiError, Client, UnreachableError
-from tickrail.store.bootstrap import bootstrap
-from tickrail.store.migrate import migrate
+from tickrail.store.installation import read_installation
 from tickrail.store.provision import ROLES, Urls, login_of, provision
+from tickrail.store.session import DatabaseSettings
 from tickrail_cli import children, home
 from tickrail_cli.children import Guard, ServerChild, Service
 from tickrail_cli.screen import Lines, screen
@@ -204,13 +204,20 @@ class Installation:
         with step_of(progress, "preparing the database") as step:
             logging.getLogger("alembic").setLevel(logging.WARNING)
             servers = self._external() if stack is None else self._local(stack)
-            applied = migrate(
-                servers.urls.owner,
-                partitions=self._settings.partitions,
-                kafka_partitions=self._settings.topic_partitions,
-            )
+            applied = self._migrate(servers.urls.owner)
             step.done(f"schema {applied[-1]}" if applied else "up to date")
         return servers
+
+    def _migrate(self, url: str) -> list[str]:
+        """Bring the schema to this version; what was applied."""
+        partitions, kafka = self._settings.partitions, self._settings.topic_partitions
+        if kafka is None:
+            with suppress(SetupError):  # migrate does what is missing, or says what is wrong
+                read_installation(DatabaseSettings(url), partitions=partitions)
+                return []
+        from tickrail.store.migrate import migrate  # noqa: PLC0415 - alembic is slow to load
+
+        return migrate(url, partitions=partitions, kafka_partitions=kafka)
 
     def _local(self, stack: LocalStack) -> _Servers:
         at = stack.addresses
@@ -325,6 +332,8 @@ class Installation:
     def _new_key(self) -> str:
         if self._servers is None:
             raise SettingsError("The installation has not been started.")
+        from tickrail.store.bootstrap import bootstrap  # noqa: PLC0415 - needed once
+
         return bootstrap(
             self._servers.urls.owner,
             self._clock,

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 from alembic import command
+from alembic.config import Config
 from alembic.script import ScriptDirectory
 from psycopg import sql
 from sqlalchemy import create_engine, pool
@@ -16,13 +17,19 @@ from sqlalchemy import create_engine, pool
 from tickrail.core.errors import SetupError
 from tickrail.store.errors import border
 from tickrail.store.installation import (
-    alembic_config,
     check_version,
     read_revision,
 )
 
 _LOCK = 0x7469636B7261696C
 DEFAULT_PARTITIONS = 64
+
+
+def alembic_config() -> Config:
+    """Where the migrations are."""
+    config = Config()
+    config.set_main_option("script_location", "tickrail.store:migrations")
+    return config
 
 
 def migrate(
