@@ -178,7 +178,10 @@ class _Reader:
         _storable(text)
         found = assignment(text)
         if found is not None:
-            return self._assign(*found)
+            notes = self._assign(*found)
+            if text.rstrip().endswith("=") and not found[1]:
+                notes.append(("empty_value", f'cron refuses this line: {found[0]}="" is empty'))
+            return notes
         return self._job(number, text)
 
     def _assign(self, name: str, value: str) -> list[tuple[str, str]]:

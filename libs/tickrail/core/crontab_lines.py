@@ -166,6 +166,11 @@ class _Field:
             low, high, at = spec.low, spec.high, at + 1
         else:
             low, at = self._number(at)
+            if self.text[at : at + 1] == "/":
+                raise LineError(
+                    f"{spec.name} {self.text!r}: cron takes a step after * or a range only",
+                    f"{low}-{spec.high}{self.text[at:]} for every such value from {low} on",
+                )
             if self.text[at : at + 1] != "-":
                 return low, low, 1, at
             high, at = self._number(at + 1)
@@ -215,34 +220,24 @@ class _Field:
 def command_and_input(text: str) -> tuple[str, str | None]:
     r"""The command, and its standard input where an unescaped `%` gives it one.
 
-    The first `%` ends the command; further ones are newlines of the input, which ends with one;
-    `\%` is a percent sign. Other backslashes stay.
+    In the command `\%` is a percent sign and two backslashes are one; the first other `%` ends
+    it. Further ones are newlines of the input, which ends with one; there `\%` is a percent sign
+    whatever stands before. Other backslashes stay.
     """
-    command, rest = _until_percent(text)
-    if rest is None:
+    out: list[str] = []
+    at = 0
+    while at < len(text) and text[at] != "%":
+        at += text[at] == "\\" and text[at + 1 : at + 2] in ("%", "\\")
+        out.append(text[at])
+        at += 1
+    command = "".join(out)
+    if at == len(text):
         return command, None
-    lines: list[str] = []
-    while rest is not None:
-        line, rest = _until_percent(rest)
-        lines.append(line)
-    given = "\n".join(lines)
+    given = re.sub(r"(\\)?%", lambda m: "%" if m[1] else "\n", text[at + 1 :])
     return command, given if not given or given.endswith("\n") else given + "\n"
 
 
-def _until_percent(text: str) -> tuple[str, str | None]:
-    out: list[str] = []
-    escaped = False
-    for i, char in enumerate(text):
-        if escaped and char != "%":
-            out.append("\\")
-        elif char == "%" and not escaped:
-            return "".join(out), text[i + 1 :]
-        escaped = char == "\\"
-        if not escaped:
-            out.append(char)
-    return "".join(out) + "\\" * escaped, None
-
-
+_LONGEST: Final = 998
 _BACKGROUND = re.compile(r"(?<![&>])&\d>")
 
 
@@ -252,6 +247,8 @@ def command_notes(command: str) -> Iterator[tuple[str, str]]:
         yield "no_break_space", "holds a no-break space (U+00A0): the shell takes it for a letter"
     if _BACKGROUND.search(command):
         yield "redirection", "&2> runs the command in the background; 2>&1 or 2> may be meant"
+    if len(command) > _LONGEST:
+        yield "long_line", f"cron refuses a command of more than {_LONGEST} characters"
     if command.startswith("ID="):
         yield "other_option", "ID= is an option of another cron; here it sets a shell variable"
     try:

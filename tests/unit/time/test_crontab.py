@@ -147,7 +147,9 @@ def test_what_is_no_assignment_is_refused_as_a_job(line: str) -> None:
         ("cat%", "cat", ""),
         ("cat%x%", "cat", "x\n"),
         (r"echo a\b", r"echo a\b", None),
-        (r"echo a\\%b", r"echo a\%b", None),
+        (r"echo a\\%b", "echo a\\", "b\n"),
+        (r"echo 'a\\b' \\\% \x", r"echo 'a\b' \% \x", None),
+        (r"cat%a\\%b\\", "cat", "a\\%b\\\\\n"),
         ("echo a\\", "echo a\\", None),
         ("echo   two  blanks ", "echo   two  blanks ", None),
     ],
@@ -168,7 +170,7 @@ def test_percent(text: str, command: str, given: str | None) -> None:
         ("0-59/61 * * * * x", "0 * * * *", "wide_step"),
         ("0 0 */40 * 1 x", "0 0 */31 * 1", "wide_step"),
         ("5 18-23/24 * * * x", "5 18-23/24 * * *", "wide_step"),
-        ("1/10 * * * * x", "1 * * * *", "ignored_text"),
+        ("1#2 * * * * x", "1 * * * *", "ignored_text"),
         ("0 8 * * FRI-MON x", "0 8 * * FRI-MON", "backwards"),
         ("* 3 * * * x", "* 3 * * *", "every_minute"),
         ("0 0 13 * 5 x", "0 0 13 * 5", "either_day"),
@@ -186,6 +188,9 @@ def test_time_fields(line: str, expected: str, note: str | None) -> None:
     [
         ("60 * * * * x", "minute (field 1): 60 does not exist"),
         ("* 24 * * * x", "hour (field 2): 24 does not exist"),
+        ("1/10 * * * * x", "cron takes a step after * or a range only"),
+        ("0 0 * * mon/2 x", "cron takes a step after * or a range only"),
+        ("0 1-5,7/2 * * * x", "cron takes a step after * or a range only"),
         ("*/0 * * * * x", "a step is a number"),
         ("*/-5 * * * * x", "a step is a number"),
         ("* * * foo * x", "month (field 4): 'foo' is no month"),
@@ -247,6 +252,17 @@ def test_what_cron_never_fires_is_left_out_with_a_warning() -> None:
     found = parse_crontab("0 0 31 2 * x\n", system=False, default_zone="UTC")
     assert (found.entries, found.errors) == ((), ())
     assert [(note.line, note.code) for note in found.warnings] == [(1, "never_fires")]
+
+
+def test_what_cron_refuses_and_this_does_not_is_said() -> None:
+    text = f"MAILTO=\nA=\nB=''\n0 0 * * * {'x' * 998}\n0 0 * * * {'y' * 999}\n"
+    found = parse_crontab(text, system=False, default_zone="UTC")
+    assert found.errors == ()
+    assert [(n.line, n.code) for n in found.warnings if n.code != "mail"] == [
+        (1, "empty_value"),
+        (2, "empty_value"),
+        (5, "long_line"),
+    ]
 
 
 def test_line_ends() -> None:
