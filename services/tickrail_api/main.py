@@ -59,7 +59,9 @@ class Api:
             database = DatabaseSettings(
                 settings.database_url, name=settings.name, prepare=settings.prepare_statements
             )
-            installation = read_installation(database, partitions=settings.partitions)
+            installation = read_installation(
+                database, partitions=settings.partitions, role="tickrail_api"
+            )
             app = create_app(
                 ApiSettings(
                     database=database,

@@ -65,7 +65,7 @@ def _near(session: Context, job: str) -> str:
 
 @click.group(cls=NearGroup)
 def jobs() -> None:
-    """List, make, change, pause and trigger jobs. JOB is a name or an id."""
+    """List, make, pause, trigger and delete jobs. JOB is a name or an id."""
 
 
 @jobs.command("list")

@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "api": ("tickrail_cli.run:api", "Run", "Run the HTTP API."),
     "scheduler": ("tickrail_cli.run:scheduler", "Run", "Run a scheduler."),
     "worker": ("tickrail_cli.run:worker", "Run", "Run a worker."),
-    "jobs": ("tickrail_cli.jobs:jobs", "Use", "List, make, change, pause and trigger jobs."),
+    "jobs": ("tickrail_cli.jobs:jobs", "Use", "List, make, pause, trigger and delete jobs."),
     "launches": ("tickrail_cli.launches:launches", "Use", "Watch, read and cancel launches."),
     "preview": ("tickrail_cli.preview:preview", "Use", "Show the next runs of a schedule."),
     "import": ("tickrail_cli.import_crontab:import_group", "Use", "Make jobs of a crontab."),
@@ -72,8 +72,10 @@ class Root(NearGroup):
 
 
 @click.command(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--url", metavar="URL", help="The API to speak to [TICKRAIL_API_URL].")
-@click.option("--key", metavar="KEY", help="Its API key [TICKRAIL_API_KEY].")
+@click.option(
+    "--url", "--api-url", "url", metavar="URL", help="The API to speak to [TICKRAIL_API_URL]."
+)
+@click.option("--key", "--api-key", "key", metavar="KEY", help="Its API key [TICKRAIL_API_KEY].")
 @click.option("--tenant", metavar="NAME", help="With an operator's key: the tenant to work in.")
 @click.option(
     "--output", type=click.Choice(OUTPUTS), help="table for people, the rest for programs."

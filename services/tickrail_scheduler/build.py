@@ -67,7 +67,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         SetupError: the installation is not as this process needs it.
     """
     database = database_settings(settings)
-    installation = read_installation(database, partitions=settings.partitions)
+    installation = read_installation(
+        database, partitions=settings.partitions, role="tickrail_engine"
+    )
     kafka = KafkaSettings(
         **settings.group("kafka"), topic_prefix=settings.topic_prefix, client_id=settings.name
     )

@@ -79,7 +79,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     database = DatabaseSettings(
         settings.database_url, name=settings.name, prepare=settings.prepare_statements
     )
-    installation = read_installation(database, partitions=settings.partitions)
+    installation = read_installation(
+        database, partitions=settings.partitions, role="tickrail_engine"
+    )
     kafka = KafkaSettings(
         **settings.group("kafka"), topic_prefix=settings.topic_prefix, client_id=settings.name
     )

@@ -14,6 +14,7 @@ _log = structlog.get_logger(__name__)
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+GROUP_ASSIGNORS = ("roundrobin", "cooperative-sticky")
 GROUP_PROTOCOLS = ("classic", "consumer")
 
 Config = dict[str, Any]
@@ -35,7 +36,11 @@ class KafkaSettings:
         key_password: of key_file.
         group: name of the workers' consumer group.
         group_instance: a name that stays over restarts (static membership); empty for none.
-        group_protocol: `classic` (cooperative-sticky) or `consumer` (KIP-848, brokers from 4.0).
+        group_protocol: `classic` or `consumer` (KIP-848, brokers from 4.0).
+        group_assignor: of the classic protocol. `roundrobin` gives each worker its share of every
+            topic, at the price that a rebalance stops all of them for a moment;
+            `cooperative-sticky` moves only what must move, but counts partitions alike, so one
+            worker may get the whole topic that all the work is in.
         topic_prefix: first part of every topic's name.
         client_id: shown in the broker's logs.
         linger: seconds that the producer waits to fill a batch.
@@ -60,6 +65,7 @@ class KafkaSettings:
     group: str = "tickrail-workers"
     group_instance: str = ""
     group_protocol: str = "classic"
+    group_assignor: str = "roundrobin"
     topic_prefix: str = "tickrail"
     client_id: str = "tickrail"
     linger: float = 0.005
@@ -109,6 +115,7 @@ def _problems(s: KafkaSettings) -> list[Problem]:
     check("key_file", bool(s.key_file) == bool(s.cert_file), "cert_file and key_file together")
     check("group", bool(s.group), "the name of a consumer group")
     check("group_protocol", s.group_protocol in GROUP_PROTOCOLS, _one(GROUP_PROTOCOLS))
+    check("group_assignor", s.group_assignor in GROUP_ASSIGNORS, _one(GROUP_ASSIGNORS))
     check("linger", 0 <= s.linger <= 1, "0 to 1 seconds")
     check("delivery_timeout", 1 <= s.delivery_timeout <= 300, "1 to 300 seconds")  # noqa: PLR2004 - said beside
     check("session_timeout", 6 <= s.session_timeout <= 300, "6 to 300 seconds")  # noqa: PLR2004 - said beside
@@ -190,7 +197,7 @@ def consumer_config(s: KafkaSettings) -> Config:
     if s.group_instance:
         config["group.instance.id"] = s.group_instance
     if s.group_protocol == "classic":  # under KIP-848 the broker holds these, and refuses ours
-        config["partition.assignment.strategy"] = "cooperative-sticky"
+        config["partition.assignment.strategy"] = s.group_assignor
         config["session.timeout.ms"] = round(s.session_timeout * 1000)
         config["heartbeat.interval.ms"] = max(500, round(s.session_timeout * 200))
     return {**config, **s.extra}

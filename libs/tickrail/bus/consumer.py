@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 class LaunchConsumer:
-    """`core.ports_bus.Consumer`: cooperative rebalancing, commits by hand, earliest first.
+    """`core.ports_bus.Consumer`: a member of the workers' group, commits by hand, earliest first.
 
     Every call must come from the thread that called `subscribe`: a call of another thread would
     wait behind a poll without an end to it, so it is refused.
@@ -54,6 +54,9 @@ class LaunchConsumer:
         self._topic_trouble: dict[str, BusError] = {}
         self._lag: dict[str, int] = {}
         self._watch = BrokerWatch(name, self._on_stats)
+        self._eager = (
+            settings.group_protocol == "classic" and settings.group_assignor == "roundrobin"
+        )
         config = consumer_config(settings)
         config["error_cb"] = self._watch.on_error
         config["stats_cb"] = self._watch.on_statistics
@@ -206,7 +209,10 @@ class LaunchConsumer:
     # --- rebalance -------------------------------------------------------------------------------
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        consumer.incremental_assign(partitions)
+        if self._eager:
+            consumer.assign(partitions)
+        else:
+            consumer.incremental_assign(partitions)
         new: list[Assignment] = []
         for tp in partitions:
             self._last_generation += 1
@@ -220,7 +226,7 @@ class LaunchConsumer:
         held = [(tp.topic, tp.partition) for tp in partitions if self._holds(tp)]
         if held:
             self._give_up(held)
-        consumer.incremental_unassign(partitions)
+        self._unassign(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         held = [(tp.topic, tp.partition) for tp in partitions if self._holds(tp)]
@@ -229,7 +235,13 @@ class LaunchConsumer:
         self._forget(held)
         if self._listener is not None and gone:
             self._listener.lost(gone)
-        consumer.incremental_unassign(partitions)
+        self._unassign(consumer, partitions)
+
+    def _unassign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._eager:
+            consumer.unassign()
+        else:
+            consumer.incremental_unassign(partitions)
 
     def _holds(self, tp: TopicPartition) -> bool:
         return (tp.topic, tp.partition) in self._generations

@@ -118,6 +118,7 @@ class _Reader:
     system: bool
     zone_name: str
     forced: bool
+    zone_unknown: bool = False
     env: dict[str, str] = field(default_factory=dict)
     comment: list[str] = field(default_factory=list)
     in_comment: bool = False
@@ -206,11 +207,16 @@ class _Reader:
     def _set_zone(self, value: str) -> None:
         try:
             self.zone_name = self.zone_name if self.forced else zone(value).name
+            self.zone_unknown = False
         except UnknownZoneError as e:
+            self.zone_unknown = True
             near = f"did you mean {' or '.join(e.nearest)}?" if e.nearest else "Europe/Berlin"
             raise LineError(f"CRON_TZ: {value!r} is not a time zone", near) from None
 
     def _job(self, number: int, text: str) -> list[tuple[str, str]]:
+        if self.zone_unknown:
+            # Under another zone than the one meant it would run at the wrong hour.
+            raise LineError("stands below a CRON_TZ that is no time zone", "a CRON_TZ that is one")
         expression, rest, notes = _schedule(text)
         user = None
         if self.system:

@@ -116,7 +116,7 @@ def spread(plan: Plan, job: JobId, slot: datetime) -> timedelta:
 def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decision:
     """Decide for one due job.
 
-    A slot late by at most the grace time (and the jitter) is on time and launched. Older ones are
+    A slot late by less than the grace time (and the jitter) is on time and launched. Older ones are
     misfires: `skip` records them; `fire_once` launches the latest of them unless an on-time slot
     is due with it; `fire_all` launches them within count, age, order and rate and records the rest.
 
@@ -126,7 +126,7 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     if plan.schedule is None:
         return Decision(last_slot=s.last_slot)
     end = now if plan.ends_at is None else min(now, plan.ends_at)
-    on_time = now - plan.misfire.grace - plan.jitter
+    on_time = now - plan.misfire.grace - plan.jitter + _TICK
     cursor = _slot_waited_for(plan.schedule, plan, s.due_at) - _TICK
     skips: list[Skipped] = []
     chosen: list[tuple[datetime, datetime]] = []

@@ -27,7 +27,7 @@ class CatchUpOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Misfire:
-    """A slot late by at most `grace` is on time; older ones follow the policy.
+    """A slot late by less than `grace` is on time; older ones follow the policy.
 
     `max_count`, `max_age`, `order` and `per_minute` bound what `fire_all` launches.
     """

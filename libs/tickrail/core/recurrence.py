@@ -25,7 +25,7 @@ from tickrail.core.zones import EPOCH, Zone, local_text, zone
 
 _SECOND: Final = timedelta(seconds=1)
 _LATEST: Final = EPOCH + LAST_INSTANT * _SECOND
-WALK_LIMIT: Final = 100_000
+WALK_LIMIT: Final = 10_000
 """So many slots of an any-of combination are looked at one by one before `missed` estimates."""
 
 

@@ -114,7 +114,13 @@ class Jobs:
         if not tx.jobs.insert(job, definition, tx.actor):
             raise NameTakenError(
                 f"A live job has the name {job.name!r} already.",
-                [Problem("/name", "is taken", "another name, or PUT to change that job")],
+                [
+                    Problem(
+                        "/name",
+                        "is taken",
+                        "another name (an HTTP PUT on name:<name> changes the job that is there)",
+                    )
+                ],
             )
         tx.audit("job.create", f"job:{job.id}", None, job.definition)
         tx.wake_schedulers()

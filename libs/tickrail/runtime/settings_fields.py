@@ -131,6 +131,11 @@ class Settings(BaseModel):
     kafka_group_protocol: Literal["classic", "consumer"] = Field(
         default="classic", description="`consumer` is KIP-848, for brokers from 4.0."
     )
+    kafka_group_assignor: Literal["roundrobin", "cooperative-sticky"] = Field(
+        default="roundrobin",
+        description="Who reads what, under `classic`: `roundrobin` gives each worker a share of"
+        " every topic, `cooperative-sticky` moves less but may give one worker a whole topic.",
+    )
     topic_prefix: Topic = Field(default="tickrail", description="First part of every topic's name.")
     topic_partitions: int | None = Field(
         default=None,

@@ -44,12 +44,19 @@ def head() -> str:
     return revisions()[-1]
 
 
-def read_installation(settings: DatabaseSettings, *, partitions: int | None = None) -> Installation:
+def read_installation(
+    settings: DatabaseSettings, *, partitions: int | None = None, role: str = ""
+) -> Installation:
     """What every process must agree on, checked before it starts.
+
+    Args:
+        settings: the process's connection.
+        partitions: what its settings say; None: whatever is stored.
+        role: `tickrail_api` or `tickrail_engine`, whose rights the connection must have.
 
     Raises:
         SetupError: the server is too old, the schema is missing, older or newer than this version,
-            or the installation has another number of partitions.
+            the installation has another number of partitions, or the connection is not the role's.
         UnavailableError: the database does not answer.
     """
     conn = connect(settings, autocommit=True)
@@ -58,6 +65,8 @@ def read_installation(settings: DatabaseSettings, *, partitions: int | None = No
         revision = read_revision(conn)
         if revision != head():
             raise SetupError(_revision_text(revision))
+        if role:
+            _check_role(conn, role)
         row = cast(
             "Any",
             conn.execute(
@@ -73,6 +82,30 @@ def read_installation(settings: DatabaseSettings, *, partitions: int | None = No
             f" {partitions}: set TICKRAIL_PARTITIONS to {found.partitions}, or leave it out."
         )
     return found
+
+
+_ROLE = """
+select current_user, r.rolsuper or r.rolbypassrls,
+       pg_has_role(current_user, c.relowner, 'usage'),
+       pg_has_role(current_user, %s::name, 'usage')
+from pg_roles r, pg_class c
+where r.rolname = current_user and c.oid = 'jobs'::regclass
+"""
+
+
+def _check_role(conn: psycopg.Connection[Any], role: str) -> None:
+    """Refuse a connection that is not the role's.
+
+    For the API it is a matter of tenants: only row security keeps them apart, and it does not bind
+    a superuser, nor the owner, whose policy lets everything through.
+    """
+    row = cast("Any", conn.execute(_ROLE, [role]).fetchone())
+    user, bypasses, owns, fits = row
+    if not fits or (role == "tickrail_api" and (bypasses or owns)):
+        raise SetupError(
+            f"This process must connect to PostgreSQL as {role} and not as {user}:"
+            " set database_url (TICKRAIL_DATABASE_URL) to that role's connection."
+        )
 
 
 def check_version(conn: psycopg.Connection[Any]) -> int:

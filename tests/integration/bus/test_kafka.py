@@ -332,3 +332,26 @@ def test_a_poll_comes_back_with_the_first_message(
     timer.join()
     consumer.close()
     publisher.close(5)
+
+
+# --- who reads what --------------------------------------------------------------------------------
+
+
+def test_a_worker_that_joins_later_gets_its_share_of_every_topic(
+    settings: Callable[..., KafkaSettings], topic_prefix: str
+) -> None:
+    names = [f"{topic_prefix}{kind}" for kind in ("high", "normal", "low", "retry")]
+    Topics(settings()).ensure(names, PARTITIONS)
+    first, second = (LaunchConsumer(settings(), CLOCK, name) for name in ("first", "second"))
+
+    def shares(consumer: LaunchConsumer) -> list[int]:
+        held = [a.topic for a in consumer.assignments]
+        return [held.count(name) for name in names]
+
+    first.subscribe(names, Listener())
+    until(lambda: first.poll(1, 0.1) or shares(first) == [4, 4, 4, 4], 40)
+    second.subscribe(names, Listener())
+    until(lambda: first.poll(1, 0.05) or second.poll(1, 0.05) or shares(second) != [0, 0, 0, 0], 40)
+    assert (shares(first), shares(second)) == ([2, 2, 2, 2], [2, 2, 2, 2])
+    first.close()
+    second.close()

@@ -36,6 +36,7 @@ PLAIN = KafkaSettings(bootstrap="127.0.0.1:9092")
         ({"cert_file": "/c.pem"}, "key_file"),
         ({"group": ""}, "group"),
         ({"group_protocol": "new"}, "group_protocol"),
+        ({"group_assignor": "range"}, "group_assignor"),
         ({"linger": -1.0}, "linger"),
         ({"delivery_timeout": 0.0}, "delivery_timeout"),
         ({"session_timeout": 1.0}, "session_timeout"),
@@ -79,7 +80,7 @@ def test_what_the_consumer_promises() -> None:
     assert config["auto.offset.reset"] == "earliest"
     assert config["enable.auto.commit"] is False
     assert config["enable.auto.offset.store"] is False
-    assert config["partition.assignment.strategy"] == "cooperative-sticky"
+    assert config["partition.assignment.strategy"] == "roundrobin"  # a share of every topic
 
 
 @pytest.mark.parametrize("make", [producer_config, consumer_config, admin_config])

@@ -40,13 +40,11 @@ def skipped(decision: object) -> list[tuple[str, str, str, int]]:
     ]
 
 
-def test_b01_after_112_missed_slots_fire_once_launches_the_on_time_one_and_records_the_rest() -> (
-    None
-):
+def test_b01_after_112_missed_slots_fire_once_launches_one_and_records_the_rest() -> None:
     decision = plan_job(MINUTELY, due(MINUTELY, "2026-01-01T08:29:00"), at("2026-01-01T10:21:00"))
-    # 10:20 is late by exactly the grace time, so it is on time, as 10:21 is.
-    assert slots(decision) == ["01 10:20:00", "01 10:21:00"]
-    assert skipped(decision) == [("misfire", "01 08:30", "01 10:19", 110)]
+    # 10:20 is late by exactly the grace time: a misfire.
+    assert slots(decision) == ["01 10:21:00"]
+    assert skipped(decision) == [("misfire", "01 08:30", "01 10:20", 111)]
     assert decision.wake_at == at("2026-01-01T10:22:00")
 
 
@@ -197,7 +195,7 @@ def test_a_clock_that_went_back_plans_nothing_twice() -> None:
 def test_overlap(
     policy: Overlap, opened: int, held: int, states: list[str], overlapped: int, ask: str
 ) -> None:
-    plan = replace(MINUTELY, overlap=policy)
+    plan = replace(MINUTELY, overlap=policy, misfire=Misfire(grace=timedelta(minutes=2)))
     situation = due(plan, "2026-01-01T09:58:30", open_launches=opened, held=held)
     decision = plan_job(plan, situation, at("2026-01-01T10:00:00"))
     assert [x.state.value for x in decision.launches] == states
@@ -216,7 +214,7 @@ def test_a_one_off_keeps_its_fraction_as_due_instant_and_ends_the_job() -> None:
 
 
 def test_max_launches_ends_the_job() -> None:
-    plan = replace(MINUTELY, max_launches=5)
+    plan = replace(MINUTELY, max_launches=5, misfire=Misfire(grace=timedelta(minutes=2)))
     decision = plan_job(
         plan, due(plan, "2026-01-01T09:58:30", launched=4), at("2026-01-01T10:00:00")
     )

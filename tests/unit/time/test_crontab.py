@@ -215,6 +215,13 @@ def test_refused_lines(line: str, message: str) -> None:
     assert found.entries == ()
 
 
+def test_lines_below_a_zone_that_is_none_are_refused_until_one_that_is() -> None:
+    text = "CRON_TZ=Mars\n0 1 * * * a\nCRON_TZ=Asia/Tokyo\n0 1 * * * b\n"
+    found = parse_crontab(text, system=False, default_zone="UTC")
+    assert [e.line for e in found.errors] == [1, 2]
+    assert [(e.command, e.schedule.zone) for e in found.entries] == [("b", "Asia/Tokyo")]
+
+
 def test_system_lines_name_a_user() -> None:
     entry = one("0 0 * * *\tsvc   /bin/x  y", system=True)
     assert (entry.user, entry.command) == ("svc", "/bin/x  y")
