@@ -334,7 +334,7 @@ def test_a_poll_comes_back_with_the_first_message(
     publisher.close(5)
 
 
-# --- who reads what --------------------------------------------------------------------------------
+# --- who reads what ------------------------------------------
 
 
 def test_a_worker_that_joins_later_gets_its_share_of_every_topic(
