@@ -99,7 +99,11 @@ def launch_path(launch: str, rest: str = "") -> str:
 @click.option("--from", "from", metavar="INSTANT", help="Only those scheduled then or later.")
 @click.option("--to", metavar="INSTANT", help="Only those scheduled before.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
-@click.option("--follow", is_flag=True, help="Go on, a line for each start and each end.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Go on, a line for each start and each end; what was shown is followed to its end.",
+)
 @shared_options
 @pass_session
 def list_launches(
