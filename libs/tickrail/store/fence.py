@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import datetime
 from typing import cast
 
@@ -111,7 +112,7 @@ def raise_generation(url: str) -> int:
     Raises:
         SetupError: the database holds no installation, or the last generation was reached.
     """
-    with Session(DatabaseSettings(url)).transaction() as cursor:
+    with closing(Session(DatabaseSettings(url))) as session, session.transaction() as cursor:
         row = cursor.execute(
             "update installation set generation = generation + 1 where generation < %s"
             " returning generation",

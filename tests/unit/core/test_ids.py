@@ -18,14 +18,18 @@ SLOT = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("slot", "origin", "expected"),
     [
-        (SLOT, "schedule", None),
-        (SLOT, "manual:1", None),
-        (SLOT + timedelta(seconds=1), "schedule", None),
-        (datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), "schedule", None),
+        (SLOT, "schedule", "019b76da-a800-8c50-aacb-2aec52950cb4"),
+        (SLOT, "manual:1", "019b76da-a800-8464-8480-0fc5d45a286f"),
+        (SLOT + timedelta(seconds=1), "schedule", "019b76da-abe8-86e0-aef9-85c8108b5d09"),
+        (
+            datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC),
+            "schedule",
+            "ffffffff-fc18-87e4-b8e0-edcbee0abdb9",
+        ),
     ],
 )
-def test_a_launch_id_is_made_as_documented(slot: datetime, origin: str, expected: None) -> None:
-    assert expected is None
+def test_a_launch_id_is_made_as_documented(slot: datetime, origin: str, expected: str) -> None:
+    assert str(launch_id(JOB, slot, origin)) == expected
     seconds = int(slot.timestamp())
     digest = hashlib.sha256(JOB.bytes + seconds.to_bytes(8, "big", signed=True) + origin.encode())
     tail = int.from_bytes(digest.digest(), "big") >> (256 - 74)
