@@ -122,6 +122,7 @@ partitions = Table(
     Column("epoch", BigInteger, nullable=False, server_default=text("0")),
     Column("owner", Text, nullable=False, server_default=text("''::text")),
     Column("taken_at", INSTANT),
+    Column("tzdata", Text, nullable=False, server_default=text("''::text")),
 )
 queues = Table(
     "queues",
@@ -189,6 +190,7 @@ calendars = Table(
     Column("version", Integer, nullable=False, server_default=text("1")),
     Column("document", JSONB, nullable=False),
     Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
 )
 idempotency_keys = Table(
     "idempotency_keys",
@@ -222,7 +224,11 @@ jobs = Table(
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
     Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
     Column("deleted_at", INSTANT),
+    Column("skip_next", Integer, nullable=False, server_default=text("0")),
+    Column("catch_up", JSONB),
+    Column("awaits", Boolean, nullable=False, server_default=text("false")),
 )
+Index("jobs_awaiting", jobs.c.partition, postgresql_where=text("awaits"))
 Index(
     "jobs_due",
     jobs.c.partition,
@@ -250,9 +256,25 @@ operations = Table(
     Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
     Column("kind", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("document", JSONB, nullable=False),
+    Column("request", JSONB, nullable=False),
+    Column("position", JSONB),
+    Column("total", BigInteger, nullable=False, server_default=text("0")),
+    Column("done", BigInteger, nullable=False, server_default=text("0")),
+    Column("changed", BigInteger, nullable=False, server_default=text("0")),
+    Column("failed", BigInteger, nullable=False, server_default=text("0")),
+    Column("errors", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("created_by", Text, nullable=False, server_default=text("''::text")),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("finished_at", INSTANT),
+    Column("held_until", INSTANT),
 )
+Index(
+    "operations_running",
+    operations.c.created_at,
+    postgresql_where=text("(state = 'running'::text)"),
+)
+Index("operations_tenant", operations.c.tenant_id, operations.c.created_at, operations.c.id)
 secrets = Table(
     "secrets",
     metadata,
@@ -267,11 +289,48 @@ backfills = Table(
     Column("id", Uuid, primary_key=True),
     Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
     Column("job_id", Uuid, ForeignKey("jobs.id"), nullable=False),
+    Column("partition", SmallInteger, nullable=False),
     Column("state", Text, nullable=False),
-    Column("document", JSONB, nullable=False),
+    Column("from_at", INSTANT, nullable=False),
+    Column("until_at", INSTANT, nullable=False),
+    Column("newest_first", Boolean, nullable=False, server_default=text("false")),
+    Column("existing", Text, nullable=False, server_default=text("'leave'::text")),
+    Column("max_count", Integer),
+    Column("max_open", Integer, nullable=False),
+    Column("per_minute", Integer),
+    Column("payload", JSONB),
+    Column("has_payload", Boolean, nullable=False, server_default=text("false")),
+    Column("cursor_at", INSTANT),
+    Column("next_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("total", BigInteger, nullable=False),
+    Column("launched", BigInteger, nullable=False, server_default=text("0")),
+    Column("left_alone", BigInteger, nullable=False, server_default=text("0")),
+    Column("reason", Text, nullable=False, server_default=text("''::text")),
+    Column("created_by", Text, nullable=False, server_default=text("''::text")),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("finished_at", INSTANT),
 )
 Index("backfills_job", backfills.c.job_id, backfills.c.id)
+Index(
+    "backfills_running",
+    backfills.c.partition,
+    backfills.c.next_at,
+    postgresql_where=text("(state = 'running'::text)"),
+)
+job_calendars = Table(
+    "job_calendars",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("calendar", NAME, primary_key=True),
+)
+Index(
+    "job_calendars_find",
+    job_calendars.c.tenant_id,
+    job_calendars.c.calendar,
+    job_calendars.c.job_id,
+)
 job_tags = Table(
     "job_tags",
     metadata,
@@ -290,4 +349,22 @@ job_versions = Table(
     Column("definition", JSONB, nullable=False),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
     Column("created_by", Text, nullable=False, server_default=text("''::text")),
+)
+tzdata_changes = Table(
+    "tzdata_changes",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("changed_at", INSTANT, primary_key=True, server_default=text("now()")),
+    Column("from_version", Text, nullable=False),
+    Column("to_version", Text, nullable=False),
+    Column("before_at", INSTANT),
+    Column("after_at", INSTANT),
+)
+Index("tzdata_changes_all", tzdata_changes.c.changed_at, tzdata_changes.c.job_id)
+Index(
+    "tzdata_changes_tenant",
+    tzdata_changes.c.tenant_id,
+    tzdata_changes.c.changed_at,
+    tzdata_changes.c.job_id,
 )
