@@ -18,7 +18,7 @@ from tests.support.memory_tables import (
     publication,
 )
 
-from tickrail.core.ids import Claim, LaunchId
+from tickrail.core.ids import ORIGIN_SCHEDULE, Claim, LaunchId
 from tickrail.core.ports import (
     Backlog,
     ClaimAnswer,
@@ -435,6 +435,7 @@ def _launch_row(job: DueJob, n: NewLaunch, owned: Owned) -> LaunchRow:
         due_at=n.due_at,
         start_before=n.start_before,
         epoch=owned[job.partition],
+        origin=ORIGIN_SCHEDULE,
     )
 
 
@@ -474,5 +475,5 @@ def _claimed(db: MemoryDatabase, row: LaunchRow) -> Claimed:
         row.id, row.scheduled_at, row.job_id, row.job_version, row.tenant_id, row.partition,
         row.queue, row.attempt, row.failures, row.max_attempts, row.rerun, row.visibility,
         row.due_at, Claim(row.claim), db.jobs[row.job_id].definitions[row.job_version],
-        None if row.payload is None else json.dumps(row.payload), row.redrive_count,
+        None if row.payload is None else json.dumps(row.payload), row.redrive_count, row.origin,
     )  # fmt: skip

@@ -86,6 +86,7 @@ class LaunchRow:
     epoch: int = 0
     payload: Any = None
     result: Any = None
+    origin: str = "manual:test"
 
 
 @dataclass(frozen=True)

@@ -357,7 +357,7 @@ class PostgresBed:
     def insert_launch(self, row: LaunchRow) -> None:
         self.conn.execute("select make_day(%s)", [row.scheduled_at.date()])
         values = {f.name: _column(f.name, getattr(row, f.name)) for f in fields(LaunchRow)}
-        values |= {"phase": PHASE[row.state], "origin": "manual:test"}
+        values["phase"] = PHASE[row.state]
         self.conn.execute(
             sql.SQL("insert into launches ({}) values ({})").format(
                 sql.SQL(", ").join(map(sql.Identifier, values)),

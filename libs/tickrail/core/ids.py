@@ -25,6 +25,8 @@ Claim = NewType("Claim", int)
 """The fencing token of a worker's hold on one attempt; higher at each later start of a launch."""
 
 ORIGIN_SCHEDULE = "schedule"
+ORIGIN_BACKFILL = "backfill:"
+"""Before the id of the backfill that a launch belongs to."""
 
 GENERATION_SHIFT = 48
 """Both tokens carry the generation above this bit; the whole stays below 2^53, so that a receiver

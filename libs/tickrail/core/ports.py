@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
-from tickrail.core.ids import Claim, Epoch, JobId, LaunchId, Partition, TenantId
+from tickrail.core.ids import (
+    ORIGIN_SCHEDULE,
+    Claim,
+    Epoch,
+    JobId,
+    LaunchId,
+    Partition,
+    TenantId,
+)
 from tickrail.core.plan import Decision
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
@@ -41,7 +49,12 @@ class FenceReport:
 
 
 class DueJob(NamedTuple):
-    """A job whose next run has come. `plan` is the JSON text of its plan document."""
+    """A job whose next run has come. `plan` is the JSON text of its plan document.
+
+    `last_slot`: up to where slots are decided on. `skip_next`: so many are to be left out by hand.
+    `catch_up`: JSON text of the bounds of a resume (`core.catch_up`). `awaits`: the next run is
+    measured from the end of a launch.
+    """
 
     id: JobId
     tenant: TenantId
@@ -51,6 +64,27 @@ class DueJob(NamedTuple):
     last_slot: datetime | None
     launched: int
     plan: str
+    skip_next: int = 0
+    catch_up: str | None = None
+    awaits: bool = False
+
+
+class EndedJob(NamedTuple):
+    """A job that awaited the end of its launch, and when the last launch ended."""
+
+    job: DueJob
+    ended_at: datetime
+
+
+class CalendarText(NamedTuple):
+    """A calendar as stored: its version and the JSON text of its document."""
+
+    version: int
+    document: str
+
+
+Calendars = Mapping[tuple[TenantId, str], CalendarText]
+"""By tenant and name."""
 
 
 class Publication(NamedTuple):
@@ -83,10 +117,11 @@ class NewLaunch(NamedTuple):
 
 
 class OpenCount(NamedTuple):
-    """Open launches of a job, and how many of them are held."""
+    """Open launches of a job, how many of them are held, and how many are of backfills."""
 
     open: int
     held: int
+    backfilled: int = 0
 
 
 class Planned(NamedTuple):
@@ -105,18 +140,31 @@ class Planner(Protocol):
         """Whether planning the job needs the number of its open launches."""
         ...
 
-    def resume(self, jobs: Sequence[DueJob], now: datetime, oldest: datetime) -> Sequence[Planned]:
-        """Decide for paused jobs whose time to resume has come."""
+    def calendars(self, job: DueJob) -> Sequence[str]:
+        """The calendars that planning the job needs."""
         ...
 
     def plan(
         self,
         jobs: Sequence[DueJob],
         opened: Mapping[JobId, OpenCount],
+        calendars: Calendars,
         now: datetime,
         oldest: datetime,
     ) -> Sequence[Planned]:
         """Decide for each job; `oldest` is the oldest instant the history has room for."""
+        ...
+
+    def resume(
+        self, jobs: Sequence[DueJob], calendars: Calendars, now: datetime, oldest: datetime
+    ) -> Sequence[Planned]:
+        """Decide for paused jobs whose time to resume has come."""
+        ...
+
+    def complete(
+        self, jobs: Sequence[EndedJob], calendars: Calendars, now: datetime
+    ) -> Sequence[Planned]:
+        """Decide for jobs whose awaited launch has ended."""
         ...
 
 
@@ -297,7 +345,7 @@ class Claimed(NamedTuple):
     """A claim that was granted.
 
     `definition` is the JSON text of the version it was planned with; `payload` the override of a
-    trigger, as JSON text, or None.
+    trigger or a backfill, as JSON text, or None.
     """
 
     id: LaunchId
@@ -317,6 +365,7 @@ class Claimed(NamedTuple):
     definition: str
     payload: str | None
     redrive_count: int
+    origin: str = ORIGIN_SCHEDULE
 
 
 @dataclass(frozen=True, slots=True)

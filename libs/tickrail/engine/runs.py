@@ -23,7 +23,7 @@ from tickrail.core.definition import parse_retry
 from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Executor, Outcome, Run
-from tickrail.core.ids import Claim, JobId, LaunchId
+from tickrail.core.ids import ORIGIN_BACKFILL, Claim, JobId, LaunchId
 from tickrail.core.policies import Retry
 from tickrail.core.ports import Claimed, Extension, Finish, OwedLetter, WorkerStore
 from tickrail.core.ports_metrics import Metrics
@@ -279,7 +279,8 @@ class Runs:
             o.message,
             o.body,
             result,
-            wakes=a.job is None or a.job.wakes,
+            # The next launch of a backfill waits for this end, whatever the overlap policy.
+            wakes=a.job is None or a.job.wakes or c.origin.startswith(ORIGIN_BACKFILL),
         )
 
     def _verdict(self, a: Active, o: Outcome) -> Verdict:

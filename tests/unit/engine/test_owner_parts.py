@@ -450,3 +450,20 @@ def test_a_drain_marks_what_arrived_before_a_stop(process: Process) -> None:
     process.loop.run_once()
     process.loop.drain(1.0)
     assert process.world.row(launch).state is State.QUEUED
+
+
+def test_the_end_of_a_backfills_launch_wakes_the_owner_whatever_the_policy(
+    process: Process,
+) -> None:
+    world = process.world
+    job = world.job(overlap="allow")
+    worker = world.worker()
+    worker.executor.answer = lambda _run: SUCCESS
+    worker.take()
+    for origin, wakes in (("schedule", 0), ("manual:x", 0), ("backfill:x", 1)):
+        world.launch(job, origin=origin)
+        process.loop.wake()
+        settle(process)
+        worker.work()
+        assert world.db.wakes == wakes
+    assert world.states() == {"succeeded": 3}

@@ -23,7 +23,7 @@ with m as (
 )
 select u.id, u.scheduled_at, u.job_id, u.job_version, u.tenant_id, u.partition, u.queue, u.attempt,
        u.failures, u.max_attempts, u.rerun, u.visibility, u.due_at, u.claim,
-       v.definition::text, u.payload::text, u.redrive_count
+       v.definition::text, u.payload::text, u.redrive_count, u.origin
 from u join job_versions v on v.job_id = u.job_id and v.version = u.job_version
 
 -- name: states
