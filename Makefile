@@ -6,10 +6,10 @@ ARGS    ?=
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test lint load clean
+.PHONY: help up down test test-oracle lint load clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "ARGS='...' is handed on: make up ARGS='--workers 4', make test ARGS='tests/unit -x'."
 
@@ -21,6 +21,9 @@ down: ## stop what `make up` runs
 
 test: $(VENV)/.dev ## the tests; SERVERS=local (default) or containers
 	@TICKRAIL_TEST_SERVERS=$(SERVERS) $(BIN)/python -m pytest $(ARGS)
+
+test-oracle: $(VENV)/.dev ## every schedule found in the wild against brute force, some ten minutes
+	@$(BIN)/python -m tests.oracle.corpus $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy, the import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
