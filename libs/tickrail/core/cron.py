@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
 from typing import Final
@@ -49,6 +49,7 @@ NO_KEY: Final = UUID(int=0)
 _MAX_TEXT: Final = 1000
 _CYCLE_YEARS: Final = 400
 _MAX_YEAR: Final = 9999
+_MONTHS_KNOWN: Final = 64  # of each expression: a walk goes through neighbouring months
 _BLANKS = re.compile(r"[ \t]+")
 _LEGAL = re.compile(r"[A-Za-z0-9*?/,#() \t-]*", re.ASCII)
 _PLAIN_ITEM = re.compile(r"(?:\*|\w+-\w+)(?:/\d+)?|\w+", re.ASCII)
@@ -82,6 +83,10 @@ class CronExpression:
     """A bit for each year; None for all."""
     wild: bool
     """Whether the minute or hour field starts with `*`: follows real time."""
+    first_time: int
+    """The first time of a day that matches, in seconds."""
+    known: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+    """The days of the months that were asked for last; see `_due_days`."""
 
     @classmethod
     def parse(cls, text: str, *, hash_key: UUID = NO_KEY) -> CronExpression:
@@ -115,23 +120,33 @@ class CronExpression:
         """The first matching local second not before `at`; None when 400 years hold none."""
         day, second = divmod(at, DAY)
         today = date.fromordinal(day + EPOCH_ORDINAL)
-        year, month, number = today.year, today.month, today.day
-        time = self._next_time(second)
-        if time is None:
-            number += 1
-        for y, m in self._months_from(year, month):
-            if y == year and m == month:
-                mask = self.month_mask(y, m) >> number << number
-            else:
-                mask = self.month_mask(y, m)
-            if not mask:
-                continue
-            found = (mask & -mask).bit_length() - 1
-            ordinal = date(y, m, found).toordinal() - EPOCH_ORDINAL
-            if ordinal != day or time is None:
-                time = self._first_time()
-            return ordinal * DAY + time
+        left = self._due_days(today.year, today.month) >> today.day
+        if left & 1:
+            time = self._next_time(second)
+            if time is not None:
+                return day * DAY + time
+            left ^= 1
+        if left:
+            return (day + _lowest(left)) * DAY + self.first_time
+        for y, m in self._months_from(today.year, today.month):
+            mask = self._due_days(y, m)
+            if mask and (y, m) != (today.year, today.month):
+                ordinal = date(y, m, _lowest(mask)).toordinal() - EPOCH_ORDINAL
+                return ordinal * DAY + self.first_time
         return None
+
+    def _due_days(self, year: int, month: int) -> int:
+        """The days of a month on which it fires, bit 1 for the 1st; remembered."""
+        key = year * 16 + month
+        mask = self.known.get(key)
+        if mask is None:
+            mask = 0
+            if self.months >> month & 1 and (self.years is None or self.years >> year & 1):
+                mask = self.month_mask(year, month)
+            if len(self.known) >= _MONTHS_KNOWN:
+                self.known.clear()
+            self.known[key] = mask
+        return mask
 
     def _months_from(self, year: int, month: int) -> Iterator[tuple[int, int]]:
         """The months that may match, from this one on, for 400 years."""
@@ -157,12 +172,9 @@ class CronExpression:
             if (y, m) >= (end.year, end.month):
                 break
             whole += self.month_mask(y, m).bit_count()
-        part = 0
-        if self.months >> end.month & 1 and (self.years is None or self.years >> end.year & 1):
-            mask = self.month_mask(end.year, end.month)
-            whole += (mask & (1 << end.day) - 1).bit_count()
-            if mask >> end.day & 1:
-                part = self._times_before(second)
+        mask = self._due_days(end.year, end.month)
+        whole += (mask & (1 << end.day) - 1).bit_count()
+        part = self._times_before(second) if mask >> end.day & 1 else 0
         return whole * self.per_day + part
 
     def _times_before(self, second_of_day: int) -> int:
@@ -211,9 +223,6 @@ class CronExpression:
             mask |= 1 << day
         return mask
 
-    def _first_time(self) -> int:
-        return _lowest(self.hours) * 3600 + _lowest(self.minutes) * 60 + _lowest(self.seconds)
-
     def _next_time(self, second_of_day: int) -> int | None:
         """The first time of day not before this one."""
         hour, rest = divmod(second_of_day, 3600)
@@ -255,18 +264,20 @@ def _parse(text: str, key: UUID) -> CronExpression:
         sets[spec.name] = FieldParser(spec, i + 1, word, key).parse()
     _plain_values(raw, sets)
     year = sets["year"]
+    second, minute, hour = (sets[spec.name].mask for spec in (SECOND, MINUTE, HOUR))
     expression = CronExpression(
         text=text.strip(),
         fields=tuple(raw[s.name] for s in FIELDS),
         given=given,
-        seconds=sets[SECOND.name].mask,
-        minutes=sets[MINUTE.name].mask,
-        hours=sets[HOUR.name].mask,
+        seconds=second,
+        minutes=minute,
+        hours=hour,
         days=sets[DAY_OF_MONTH.name],
         months=sets[MONTH.name].mask,
         weekdays=sets[WEEKDAY.name],
         years=None if raw[YEAR.name] == "*" else year.mask,
         wild=sets[MINUTE.name].star or sets[HOUR.name].star,
+        first_time=_lowest(hour) * 3600 + _lowest(minute) * 60 + _lowest(second),
     )
     _refuse_never(expression)
     return expression

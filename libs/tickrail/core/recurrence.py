@@ -21,7 +21,7 @@ from tickrail.core.schedule_values import (
     Schedule,
 )
 from tickrail.core.walk import LAST_INSTANT, Walker
-from tickrail.core.zones import EPOCH, Zone, local_text, zone
+from tickrail.core.zones import DAY, EPOCH, Zone, local_text, zone
 
 _SECOND: Final = timedelta(seconds=1)
 _LATEST: Final = EPOCH + LAST_INSTANT * _SECOND
@@ -77,8 +77,9 @@ def next_after(s: Schedule, after: datetime) -> datetime | None:
     Whole seconds, except that `At` keeps its fraction. A search looks ahead 400 years at most.
     """
     if isinstance(s, Cron | CalendarInterval):
-        found = walker_of(s).next((after - EPOCH) // _SECOND)
-        return None if found is None else EPOCH + timedelta(seconds=found)
+        past = after - EPOCH
+        found = walker_of(s).next(past.days * DAY + past.seconds)
+        return None if found is None else EPOCH + timedelta(found // DAY, found % DAY)
     if isinstance(s, At):
         return s.instant.astimezone(UTC) if s.instant > after else None
     if isinstance(s, AnyOf):

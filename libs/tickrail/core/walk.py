@@ -125,7 +125,10 @@ class Walker:
                 return None
             found = self.pattern.next_local(missing)
             return piece.start if found is not None and found < exists else None
-        found = self.pattern.next_local(max(missing, start + piece.before))
+        low = max(missing, start + piece.before)
+        if low >= exists:
+            return None
+        found = self.pattern.next_local(low)
         return found - piece.before if found is not None and found < exists else None
 
     def is_own(self, instant: int) -> bool:

@@ -60,9 +60,17 @@ class Zone:
         self._offsets = offsets
         self._rule = rule
         self._years: dict[int, tuple[list[int], list[int]]] = {}
+        self._last = Piece(0, 0, 0, 0, 0)  # empty, so that it holds no instant
 
     def piece(self, instant: int) -> Piece:
         """The stretch that holds this instant."""
+        last = self._last  # one that was asked for is asked for again: a walk goes on in it
+        if last.start <= instant < last.end:
+            return last
+        self._last = last = self._find(instant)
+        return last
+
+    def _find(self, instant: int) -> Piece:
         times, offsets = self._times, self._offsets
         if self._rule is not None and instant >= self._ruled_from:
             year = (EPOCH + timedelta(seconds=instant)).year
