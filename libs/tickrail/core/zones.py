@@ -72,8 +72,8 @@ class Zone:
 
     def _find(self, instant: int) -> Piece:
         times, offsets = self._times, self._offsets
-        if self._rule is not None and instant >= self._ruled_from:
-            year = (EPOCH + timedelta(seconds=instant)).year
+        if self._rule is not None and (not times or instant >= times[-1]):
+            year = (EPOCH + timedelta(seconds=max(instant, self._ruled_from))).year
             times, offsets = self._years.get(year) or self._by_rule(year)
         i = bisect_right(times, instant)
         here = offsets[i]

@@ -173,3 +173,16 @@ def test_offsets_are_zoneinfos() -> None:
                     wall = (EPOCH + probe * second).astimezone(theirs)
                     assert wall.utcoffset() == ours.offset(probe) * second, (name, probe)
             at += timedelta(days=1511)
+
+
+def test_a_piece_ends_at_the_next_change_also_where_the_table_ends_without_one() -> None:
+    """The last line of a zone's table may be a change of name alone; its rule goes on from it."""
+    for name, text, end in (
+        ("Antarctica/Troll", "2005-01-01", "2005-03-27T01:00"),
+        ("Europe/London", "1995-12-31", "1996-03-31T01:00"),
+        ("America/Nuuk", "2023-11-01", "2024-03-31T01:00"),
+    ):
+        instant = int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+        piece = zone(name).piece(instant)
+        assert piece.end == int(datetime.fromisoformat(end).replace(tzinfo=UTC).timestamp())
+        assert piece.after > piece.offset
