@@ -1,0 +1,1 @@
+"""Documents of other programs, read into ours. The only user of icalendar."""
