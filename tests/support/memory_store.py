@@ -18,13 +18,15 @@ from tests.support.memory_tables import (
     publication,
 )
 
-from tickrail.core.ids import ORIGIN_SCHEDULE, Claim, LaunchId
+from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, Claim, JobId, LaunchId
 from tickrail.core.ports import (
     Backlog,
+    Calendars,
     ClaimAnswer,
     Claimed,
     ClaimRequest,
     DueJob,
+    EndedJob,
     ExtendAnswer,
     Extension,
     FenceReport,
@@ -75,12 +77,9 @@ class MemoryOwnerStore:
                 return Ticked(now=now, next_due=self._next_due(owned, now))
             held, fence = db.hold_fence(owned, (j.partition for j in jobs))
             mine = [j for j in jobs if j.partition in held]
-            opened = {
-                j.id: OpenCount(len(db.of_job(j.id)), len(db.of_job(j.id, frozenset({State.HELD}))))
-                for j in mine
-                if planner.needs_open(j)
-            }
-            planned = planner.plan(mine, opened, now, now - HISTORY)
+            opened = {j.id: self._open_count(j.id) for j in mine if planner.needs_open(j)}
+            known = self._calendars(mine, planner)
+            planned = planner.plan(mine, opened, known, now, now - HISTORY)
             inserted, existed = self._write(owned, planned, now)
             skipped: Counter[str] = Counter()
             for p in planned:
@@ -114,8 +113,44 @@ class MemoryOwnerStore:
             jobs = [_due_job(j) for j in found]
             held, fence = db.hold_fence(owned, (j.partition for j in jobs))
             mine = [j for j in jobs if j.partition in held]
-            self._write(owned, planner.resume(mine, now, now - HISTORY), now)
+            known = self._calendars(mine, planner)
+            self._write(owned, planner.resume(mine, known, now, now - HISTORY), now)
             return Ticked(now=now, jobs=len(mine), fence=fence, full=len(jobs) >= limit)
+
+    def complete(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        db = self._db
+        with db.transaction("complete") as now:
+            found = [
+                j
+                for j in sorted(self._active(owned), key=lambda j: j.id)
+                if j.awaits
+                and j.id not in db.locked_jobs
+                and all(x.origin.startswith(ORIGIN_BACKFILL) for x in db.of_job(j.id))
+            ][:limit]
+            held, fence = db.hold_fence(owned, (j.partition for j in found))
+            ended = [EndedJob(_due_job(j), self._ended(j, now)) for j in found]
+            mine = [e for e in ended if e.job.partition in held]
+            known = self._calendars([e.job for e in mine], planner)
+            self._write(owned, planner.complete(mine, known, now), now)
+            return Ticked(now=now, jobs=len(mine), fence=fence, full=len(found) >= limit)
+
+    def _ended(self, job: JobRow, now: datetime) -> datetime:
+        ends = [
+            (x.scheduled_at, x.finished_at)
+            for x in self._db.launches.values()
+            if x.job_id == job.id and x.finished_at and not x.origin.startswith(ORIGIN_BACKFILL)
+        ]
+        return max(ends)[1] if ends else job.last_slot_at or now
+
+    def _open_count(self, job: JobId) -> OpenCount:
+        found = self._db.of_job(job)
+        held = [x for x in found if x.state is State.HELD]
+        filled = [x for x in found if x.origin.startswith(ORIGIN_BACKFILL)]
+        return OpenCount(len(found), len(held), len(filled))
+
+    def _calendars(self, jobs: Sequence[DueJob], planner: Planner) -> Calendars:
+        wanted = {(j.tenant, name) for j in jobs for name in planner.calendars(j)}
+        return {key: text for key, text in self._db.calendars.items() if key in wanted}
 
     def _active(self, owned: Owned) -> list[JobRow]:
         return [j for j in self._db.jobs.values() if j.partition in owned and j.state == "active"]
@@ -156,7 +191,11 @@ class MemoryOwnerStore:
             job.last_slot_at = p.decision.last_slot or job.last_slot_at
             job.launched += len(p.launches)
             job.error, job.resume_at = p.error, None
-            job.state = "finished" if p.decision.wake_at is None else "active"
+            job.awaits = p.decision.awaits
+            job.skip_next -= p.decision.by_hand
+            job.catch_up = None if p.error is None else job.catch_up
+            over = p.decision.wake_at is None and not job.awaits
+            job.state = "finished" if over else "active"
         return inserted, existed
 
     # --- the relay ------------------------------------------------------------------------------
@@ -414,8 +453,9 @@ class MemoryWorkerStore:
 def _due_job(j: JobRow) -> DueJob:
     due = j.next_run_at or datetime.max.replace(tzinfo=UTC)
     return DueJob(
-        j.id, j.tenant_id, j.partition, j.version, due, j.last_slot_at, j.launched, j.plan
-    )
+        j.id, j.tenant_id, j.partition, j.version, due, j.last_slot_at, j.launched, j.plan,
+        j.skip_next, None if j.catch_up is None else json.dumps(j.catch_up), j.awaits,
+    )  # fmt: skip
 
 
 def _launch_row(job: DueJob, n: NewLaunch, owned: Owned) -> LaunchRow:

@@ -21,6 +21,7 @@ from tests.support.memory_coord import MemoryFenceStore
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Claim, JobId, LaunchId, Partition, TenantId
 from tickrail.core.ports import (
+    CalendarText,
     FenceReport,
     Finish,
     OwedLetter,
@@ -51,6 +52,9 @@ class JobRow:
     launched: int = 0
     resume_at: datetime | None = None
     error: str | None = None
+    skip_next: int = 0
+    catch_up: Any = None
+    awaits: bool = False
 
 
 @dataclass
@@ -111,6 +115,7 @@ class MemoryDatabase:
         self.launches: dict[LaunchId, LaunchRow] = {}
         self.skips: dict[tuple[JobId, datetime, str], SkipRow] = {}
         self.attempts: dict[tuple[LaunchId, int], dict[str, Any]] = {}
+        self.calendars: dict[tuple[TenantId, str], CalendarText] = {}
         self.suspended: set[TenantId] = set()
         self.paused_queues: set[str] = set()
         self.locked_jobs: set[JobId] = set()

@@ -24,9 +24,12 @@ from tickrail.core.definition import parse_definition
 from tickrail.core.ids import Claim, Epoch, JobId, LaunchId, Partition, TenantId, launch_id
 from tickrail.core.plan import Decision, PlannedLaunch, Skipped
 from tickrail.core.ports import (
+    Calendars,
+    CalendarText,
     Claimed,
     ClaimRequest,
     DueJob,
+    EndedJob,
     Finish,
     NewLaunch,
     OpenCount,
@@ -84,6 +87,10 @@ class Bed(Protocol):
     def suspend(self, tenant: TenantId) -> None: ...
 
     def pause_queue(self, queue: str) -> None: ...
+
+    def set_calendar(self, name: str, version: int, document: str) -> None: ...
+
+    def change_job(self, job: JobId, **columns: Any) -> None: ...
 
 
 def make_job(
@@ -192,6 +199,11 @@ class StubPlanner:
         self.error: str | None = None
         self.origin = "schedule"
         self.jobs: list[DueJob] = []
+        self.named: tuple[str, ...] = ()
+        self.known: dict[tuple[TenantId, str], CalendarText] = {}
+        self.ended: list[EndedJob] = []
+        self.awaits = False
+        self.by_hand = 0
         self.opened: dict[JobId, OpenCount] = {}
         self.inside: Callable[[], None] = lambda: None
 
@@ -199,16 +211,32 @@ class StubPlanner:
         del job
         return self.asks_open
 
-    def resume(self, jobs: Sequence[DueJob], now: datetime, oldest: datetime) -> list[Planned]:
+    def calendars(self, job: DueJob) -> Sequence[str]:
+        del job
+        return self.named
+
+    def resume(
+        self, jobs: Sequence[DueJob], calendars: Calendars, now: datetime, oldest: datetime
+    ) -> list[Planned]:
         del oldest
         self.jobs += jobs
+        self.known.update(calendars)
         wake = None if self.wake_in is None else now + timedelta(seconds=self.wake_in)
         return [Planned(j, Decision(skipped=self.skips, wake_at=wake), []) for j in jobs]
+
+    def complete(
+        self, jobs: Sequence[EndedJob], calendars: Calendars, now: datetime
+    ) -> list[Planned]:
+        self.ended += jobs
+        self.known.update(calendars)
+        wake = None if self.wake_in is None else now + timedelta(seconds=self.wake_in)
+        return [Planned(e.job, Decision(wake_at=wake), []) for e in jobs]
 
     def plan(
         self,
         jobs: Sequence[DueJob],
         opened: Mapping[JobId, OpenCount],
+        calendars: Calendars,
         now: datetime,
         oldest: datetime,
     ) -> list[Planned]:
@@ -216,6 +244,7 @@ class StubPlanner:
         assert oldest < now
         self.jobs += jobs
         self.opened.update(opened)
+        self.known.update(calendars)
         return [self._planned(j, now) for j in jobs]
 
     def slot(self, job: DueJob) -> datetime:
@@ -225,7 +254,10 @@ class StubPlanner:
         slot = self.slot(job)
         wake = None if self.wake_in is None else now + timedelta(seconds=self.wake_in)
         launches = [] if self.error else [PlannedLaunch(slot, job.due_at, self.state)]
-        decision = Decision(launches, self.skips, wake, slot, self.cancel_open, self.terminate_open)
+        decision = Decision(
+            launches, self.skips, wake, slot, self.cancel_open, self.terminate_open, self.awaits,
+            self.by_hand,
+        )  # fmt: skip
         new = [
             NewLaunch(
                 launch_id(job.id, slot, self.origin), slot, job.due_at, self.state, "default", 1,
@@ -290,6 +322,12 @@ class MemoryBed:
     def pause_queue(self, queue: str) -> None:
         self.db.paused_queues.add(queue)
 
+    def set_calendar(self, name: str, version: int, document: str) -> None:
+        self.db.calendars[TENANT, name] = CalendarText(version, document)
+
+    def change_job(self, job: JobId, **columns: Any) -> None:
+        self.db.jobs[job] = replace(self.db.jobs[job], **columns)
+
 
 class PostgresBed:
     """The tables in a database of the test's own, seen by the superuser."""
@@ -343,9 +381,12 @@ class PostgresBed:
         )
         self.conn.execute(
             "insert into jobs (id, tenant_id, name, partition, version, state, next_run_at, plan,"
-            " resume_at) values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            " resume_at, last_slot_at, launched, skip_next, catch_up, awaits)"
+            " values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             [row.id, row.tenant_id, row.name, row.partition, row.version, row.state,
-             row.next_run_at, row.plan, row.resume_at],
+             row.next_run_at, row.plan, row.resume_at, row.last_slot_at, row.launched,
+             row.skip_next, None if row.catch_up is None else json.dumps(row.catch_up),
+             row.awaits],
         )  # fmt: skip
         for version, definition in row.definitions.items():
             self.conn.execute(
@@ -369,7 +410,8 @@ class PostgresBed:
     def job_row(self, job: JobId) -> JobRow:
         row = self.conn.execute(
             "select id, tenant_id, name, partition, plan::text, next_run_at, version, state,"
-            " last_slot_at, launched, resume_at, error from jobs where id = %s",
+            " last_slot_at, launched, resume_at, error, skip_next, catch_up, awaits"
+            " from jobs where id = %s",
             [job],
         ).fetchone()
         assert row is not None
@@ -431,6 +473,21 @@ class PostgresBed:
 
     def pause_queue(self, queue: str) -> None:
         self.conn.execute("update queues set paused = true where name = %s", [queue])
+
+    def set_calendar(self, name: str, version: int, document: str) -> None:
+        self.conn.execute(
+            "insert into calendars (tenant_id, name, version, document) values (%s, %s, %s, %s)"
+            " on conflict (tenant_id, name) do update"
+            " set version = excluded.version, document = excluded.document",
+            [TENANT, name, version, document],
+        )
+
+    def change_job(self, job: JobId, **columns: Any) -> None:
+        values = {k: Jsonb(v) if k == "catch_up" else v for k, v in columns.items()}
+        changes = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(c)) for c in values)
+        self.conn.execute(
+            sql.SQL("update jobs set {} where id = %s").format(changes), [*values.values(), job]
+        )
 
 
 def _column(name: str, value: Any) -> Any:

@@ -28,19 +28,26 @@ from tickrail.core.policies import (
 )
 from tickrail.core.schedule import Schedule, parse_schedule, schedule_document
 from tickrail.core.targets import parse_target, target_document, target_kind
+from tickrail.core.timetable import Allowance, CalendarUse, OnExcluded, Timetable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 NAME_EXPECTED = "1 to 128 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
 TAG_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 MAX_TAGS = 32
 MAX_PAYLOAD = 256 * 1024
+MAX_CALENDARS = 20
+"""So many calendars a job may name."""
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the tick reads of a job: when it fires and what a launch of it carries."""
+    """What the tick reads of a job: when it fires and what a launch of it carries.
+
+    `calendars` is what the job names; `allowance` those calendars themselves, put there by whoever
+    has read them. Without it, every time is allowed.
+    """
 
     schedule: Schedule | None = None
     starts_at: datetime | None = None
@@ -55,6 +62,13 @@ class Plan:
     max_attempts: int = 5
     visibility_timeout: timedelta = timedelta(seconds=30)
     start_deadline: timedelta | None = None
+    calendars: CalendarUse | None = None
+    allowance: Allowance | None = None
+
+    @property
+    def timetable(self) -> Timetable | None:
+        """When it is due, calendars included; None: by hand only."""
+        return None if self.schedule is None else Timetable(self.schedule, self.allowance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,7 @@ class Definition:
             "ends_at": instant_text(p.ends_at),
             "max_launches": p.max_launches,
             "jitter": format_duration(p.jitter),
+            "calendars": None if p.calendars is None else calendars_document(p.calendars),
             "misfire": {
                 "policy": m.policy.value,
                 "grace": format_duration(m.grace),
@@ -129,6 +144,7 @@ _PLAN_FIELDS = (
     "ends_at",
     "max_launches",
     "jitter",
+    "calendars",
     "misfire",
     "overlap",
     "if_uncertain",
@@ -137,7 +153,7 @@ _PLAN_FIELDS = (
     "start_deadline",
     "visibility_timeout",
 )
-_NOT_OFFERED = ("calendars", "on_failures")
+_NOT_OFFERED = ("on_failures",)
 
 
 def instant_text(value: datetime | None) -> str | None:
@@ -261,6 +277,7 @@ def _plan(reader: Reader, job: JobId, now: datetime, *, stored: bool) -> Plan:
         ends_at=ends_at,
         max_launches=most,
         jitter=reader.duration("jitter", timedelta(0), high=_DAY),
+        calendars=_calendars(reader),
         misfire=_misfire(reader),
         overlap=reader.choice("overlap", Overlap.SKIP),
         if_uncertain=reader.choice("if_uncertain", IfUncertain.RERUN),
@@ -274,6 +291,48 @@ def _plan(reader: Reader, job: JobId, now: datetime, *, stored: bool) -> Plan:
             high=timedelta(hours=1),
         ),
     )
+
+
+def calendars_document(use: CalendarUse) -> dict[str, Any]:
+    """The canonical document of the calendars that a job names."""
+    return {
+        "exclude": list(use.exclude),
+        "include": list(use.include),
+        "on_excluded": use.on_excluded.value,
+    }
+
+
+def _calendars(reader: Reader) -> CalendarUse | None:
+    if not reader.has("calendars"):
+        return None
+    r = reader.child("calendars")
+    use = CalendarUse(
+        exclude=_calendar_names(r, "exclude"),
+        include=_calendar_names(r, "include"),
+        on_excluded=r.choice("on_excluded", OnExcluded.SKIP),
+    )
+    both = sorted(set(use.exclude) & set(use.include))
+    if both:
+        r.problem("include", f"names {both[0]!r}, which exclude names too", "one of the two")
+    reader.absorb(r)
+    return use if use.names else None
+
+
+def _calendar_names(reader: Reader, field: str) -> tuple[str, ...]:
+    if not reader.has(field):
+        return ()
+    raw = reader.raw(field)
+    if not isinstance(raw, list):
+        reader.problem(field, f"is {type_name(raw)}", "a list of calendars' names")
+        return ()
+    if len(raw) > MAX_CALENDARS:
+        reader.problem(field, f"has {len(raw)} entries", f"at most {MAX_CALENDARS}")
+        return ()
+    for i, name in enumerate(raw):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            where = f"{reader.pointer}/{field}/{i}"
+            reader.problems.append(Problem(where, "is not a calendar's name", NAME_EXPECTED))
+    return tuple(dict.fromkeys(n for n in raw if isinstance(n, str)))
 
 
 def _misfire(reader: Reader) -> Misfire:

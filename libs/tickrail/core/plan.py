@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from tickrail.core.catch_up import CatchUp
 from tickrail.core.definition import Plan
 from tickrail.core.ids import JobId
-from tickrail.core.policies import CatchUpOrder, MisfirePolicy, Overlap
-from tickrail.core.schedule import Missed, Schedule, missed, next_after, slot_of
+from tickrail.core.policies import CatchUpOrder, Misfire, MisfirePolicy, Overlap
+from tickrail.core.schedule import Every, MeasuredFrom, Missed, slot_of
 from tickrail.core.states import State
+from tickrail.core.timetable import Timetable
 
 
 class SkipReason(StrEnum):
@@ -25,8 +27,10 @@ class SkipReason(StrEnum):
     OVERLAP = "overlap"
     MISFIRE = "misfire"
     PAUSED = "paused"
+    EXCLUDED = "excluded"
     DEADLINE = "deadline"
     TOO_OLD = "too_old"
+    BY_HAND = "skipped_by_hand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,9 @@ class Skipped:
 class Decision:
     """What to write: launches, skips, what to ask of open launches, when the job is due again.
 
-    `wake_at` None: no slot will ever come (the job is finished).
+    `wake_at` None: no slot will ever come (the job is finished), unless the job `awaits` the end
+    of a launch, from which its next slot is measured. `last_slot`: up to where slots are decided
+    on. `by_hand`: how many of the slots that were to be left out by hand are dealt with.
     """
 
     launches: Sequence[PlannedLaunch] = ()
@@ -61,6 +67,8 @@ class Decision:
     last_slot: datetime | None = None
     cancel_open: bool = False
     terminate_open: bool = False
+    awaits: bool = False
+    by_hand: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +76,9 @@ class Situation:
     """A due job as the tick finds it.
 
     `due_at` is the due instant the job waits for; `open_launches` are the held, due, queued and
-    running launches of the job, `held` the held ones among them; `oldest` is the oldest instant
-    that the history still has room for.
+    running launches of the job, `held` the held ones among them, `backfilled` those of backfills;
+    `last_slot` is up to where slots are decided on; `oldest` is the oldest instant that the history
+    still has room for; `skip_next` so many slots are to be left out by hand.
     """
 
     job: JobId
@@ -79,38 +88,53 @@ class Situation:
     held: int = 0
     last_slot: datetime | None = None
     oldest: datetime | None = None
+    backfilled: int = 0
+    skip_next: int = 0
+    catch_up: CatchUp | None = None
 
 
 MAX_BUFFERED = 1000
 """Held launches of one job at most; further slots are skipped with reason `overlap`."""
 
+_BUFFERING = (Overlap.BUFFER_ONE, Overlap.BUFFER_ALL)
 _TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 
 
 def first_due(plan: Plan, job: JobId, after: datetime) -> datetime | None:
     """The first due instant of a slot strictly after `after`, between starts_at and ends_at."""
-    if plan.schedule is None:
+    table = plan.timetable
+    if table is None:
         return None
     if plan.starts_at is not None:
         after = max(after, plan.starts_at - _TICK)
-    slot = next_after(plan.schedule, after)
+    slot = table.next_after(after)
     if slot is None or (plan.ends_at is not None and slot > plan.ends_at):
         return None
     return slot + spread(plan, job, slot)
 
 
 def spread(plan: Plan, job: JobId, slot: datetime) -> timedelta:
-    """How much later than its slot a job is due: stable for each slot, never past the next one."""
-    if not plan.jitter or plan.schedule is None:
+    """How much later than its slot a job is due: stable for each slot.
+
+    Never past the next slot, nor past the allowed time that the slot lies in.
+    """
+    table = plan.timetable
+    if not plan.jitter or table is None:
         return timedelta(0)
-    room = plan.jitter
-    following = next_after(plan.schedule, slot)
+    room = min(plan.jitter, table.allowed_until(slot) - slot - _SECOND)
+    following = table.next_after(slot)
     if following is not None:
         room = min(room, following - slot - _SECOND)
     seed = hashlib.sha256(job.bytes + int(slot.timestamp()).to_bytes(8, "big", signed=True))
     share = int.from_bytes(seed.digest()[:6], "big") / (1 << 48)
     return timedelta(seconds=int(max(room, timedelta(0)).total_seconds() * share))
+
+
+def from_completion(plan: Plan) -> bool:
+    """Whether each slot of the job is measured from the end of the launch before."""
+    schedule = plan.schedule
+    return isinstance(schedule, Every) and schedule.measured_from is MeasuredFrom.COMPLETION
 
 
 def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decision:
@@ -123,23 +147,26 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     At most `batch` on-time slots are taken at once; `wake_at` is then in the past and the next
     tick goes on from there.
     """
-    if plan.schedule is None:
+    table = plan.timetable
+    if table is None:
         return Decision(last_slot=s.last_slot)
     end = now if plan.ends_at is None else min(now, plan.ends_at)
     on_time = now - plan.misfire.grace - plan.jitter + _TICK
-    cursor = _slot_waited_for(plan.schedule, plan, s.due_at) - _TICK
+    if s.catch_up is not None:
+        on_time = max(on_time, s.catch_up.until + _TICK)
+    cursor = begin = _slot_waited_for(table, plan, s.due_at) - _TICK
     skips: list[Skipped] = []
     chosen: list[tuple[datetime, datetime]] = []
 
     if s.oldest is not None:
-        cursor = _skip_all(
-            plan.schedule, cursor, min(s.oldest - _TICK, end), SkipReason.TOO_OLD, skips
-        )
+        cursor = _skip_all(table, cursor, min(s.oldest - _TICK, end), SkipReason.TOO_OLD, skips)
+    cursor, by_hand = _skip_by_hand(table, cursor, end, s.skip_next, skips)
     fresh = _on_time(plan, s.job, max(cursor, on_time - _TICK), end, now, batch)
-    late = missed(plan.schedule, cursor, min(on_time - _TICK, end), 1)
+    late = table.missed(cursor, min(on_time - _TICK, end), 1)
     if late is not None:
         cursor = late.last
-        chosen += _misfires(plan, late, now, bool(fresh), skips)
+        rules = plan.misfire if s.catch_up is None else s.catch_up.rules
+        chosen += _misfires(table, rules, late, now, bool(fresh), skips)
     if fresh:
         cursor = fresh[-1][0]
         chosen += fresh
@@ -149,13 +176,23 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     count = s.launched + len(launches)
     over = plan.max_launches is not None and count >= plan.max_launches
     handled = [slot_of(cursor)] if chosen or skips else []
+    wake_at = None if over else first_due(plan, s.job, cursor)
+    awaits = False
+    if from_completion(plan) and not over:
+        # The next slot follows the end of what is open now; where nothing is, the present moment.
+        awaits = bool(launches) or s.open_launches > 0
+        wake_at = None if awaits else first_due(plan, s.job, now)
+    edge = end if wake_at is None or wake_at > now else cursor
+    handled += _skip_excluded(table, s, begin, edge, skips)
     return Decision(
         launches=tuple(launches),
         skipped=tuple(skips),
-        wake_at=None if over else first_due(plan, s.job, cursor),
+        wake_at=wake_at,
         last_slot=max([*handled, *([s.last_slot] if s.last_slot else [])], default=None),
         cancel_open=ask is Overlap.CANCEL_OTHER,
         terminate_open=ask is Overlap.TERMINATE_OTHER,
+        awaits=awaits,
+        by_hand=by_hand,
     )
 
 
@@ -163,36 +200,73 @@ def plan_resume(plan: Plan, s: Situation, now: datetime) -> Decision:
     """A paused job goes on; slots that passed meanwhile are recorded as skipped."""
     skips: list[Skipped] = []
     cursor = now
-    if plan.schedule is not None:
-        start = _slot_waited_for(plan.schedule, plan, s.due_at) - _TICK
+    table = plan.timetable
+    if table is not None:
+        begin = _slot_waited_for(table, plan, s.due_at) - _TICK
         end = now if plan.ends_at is None else min(now, plan.ends_at)
-        cursor = max(now, _skip_all(plan.schedule, start, end, SkipReason.PAUSED, skips))
+        cursor = max(now, _skip_all(table, begin, end, SkipReason.PAUSED, skips))
+        _skip_excluded(table, s, begin, end, skips)
     return Decision(
         skipped=tuple(skips),
         wake_at=first_due(plan, s.job, cursor),
-        last_slot=skips[-1].last if skips else s.last_slot,
+        last_slot=max((x.last for x in skips), default=s.last_slot),
     )
 
 
-def _slot_waited_for(schedule: Schedule, plan: Plan, due_at: datetime) -> datetime:
+def plan_completion(plan: Plan, s: Situation, ended_at: datetime) -> Decision:
+    """The launch that a job awaited has ended: its next slot is measured from there."""
+    return Decision(wake_at=first_due(plan, s.job, ended_at), last_slot=s.last_slot)
+
+
+def _slot_waited_for(table: Timetable, plan: Plan, due_at: datetime) -> datetime:
     """The slot whose due instant this is: without jitter, itself."""
     if not plan.jitter:
         return due_at
-    slot, following = due_at, next_after(schedule, due_at - plan.jitter - _SECOND)
+    slot, following = due_at, table.next_after(due_at - plan.jitter - _SECOND)
     while following is not None and following <= due_at:
-        slot, following = following, next_after(schedule, following)
+        slot, following = following, table.next_after(following)
     return slot
 
 
 def _skip_all(
-    schedule: Schedule, after: datetime, until: datetime, reason: SkipReason, skips: list[Skipped]
+    table: Timetable, after: datetime, until: datetime, reason: SkipReason, skips: list[Skipped]
 ) -> datetime:
     """Record every slot up to `until` as skipped; where to go on from."""
-    run = missed(schedule, after, until, 1)
+    run = table.missed(after, until, 1)
     if run is None:
         return after
-    skips.append(Skipped(reason, slot_of(run.first), slot_of(run.last), run.count))
+    skips.append(_skipped(reason, run))
     return run.last
+
+
+def _skip_by_hand(
+    table: Timetable, after: datetime, until: datetime, wanted: int, skips: list[Skipped]
+) -> tuple[datetime, int]:
+    """Leave out the next slots that the job's owner named; where to go on from, and how many."""
+    run = table.missed(after, until, wanted) if wanted > 0 else None
+    if run is None:
+        return after, 0
+    named = run.oldest[:wanted]
+    skips.append(Skipped(SkipReason.BY_HAND, slot_of(named[0]), slot_of(named[-1]), len(named)))
+    return named[-1], len(named)
+
+
+def _skip_excluded(
+    table: Timetable, s: Situation, begin: datetime, until: datetime, skips: list[Skipped]
+) -> list[datetime]:
+    """Record what calendars left out since slots were last decided on; the last of them."""
+    after = begin if s.last_slot is None else s.last_slot
+    if s.oldest is not None:
+        after = max(after, s.oldest - _TICK)
+    run = table.excluded(after, until, 1)
+    if run is None:
+        return []
+    skips.append(_skipped(SkipReason.EXCLUDED, run))
+    return [slot_of(run.last)]
+
+
+def _skipped(reason: SkipReason, run: Missed) -> Skipped:
+    return Skipped(reason, slot_of(run.first), slot_of(run.last), run.count)
 
 
 def _on_time(
@@ -200,46 +274,45 @@ def _on_time(
 ) -> list[tuple[datetime, datetime]]:
     """Slots with their due instants that are due and not late, the oldest first."""
     found: list[tuple[datetime, datetime]] = []
-    slot = next_after(plan.schedule, after) if plan.schedule else None
-    while slot is not None and slot <= end and len(found) < batch:
+    table = plan.timetable
+    slot = table.next_after(after) if table else None
+    while table and slot is not None and slot <= end and len(found) < batch:
         due = slot + spread(plan, job, slot)
         if due > now:
             break
         found.append((slot, due))
-        slot = next_after(plan.schedule, slot) if plan.schedule else None
+        slot = table.next_after(slot)
     return found
 
 
 def _misfires(
-    plan: Plan,
+    table: Timetable,
+    rules: Misfire,
     late: Missed,
     now: datetime,
     on_time_due: bool,
     skips: list[Skipped],
 ) -> list[tuple[datetime, datetime]]:
     """What the misfire policy launches of the late slots; the rest is recorded."""
-    schedule, policy = plan.schedule, plan.misfire.policy
-    if schedule is None:
-        return []
+    policy = rules.policy
     before = late.first - _TICK
     if policy is MisfirePolicy.SKIP or (policy is MisfirePolicy.FIRE_ONCE and on_time_due):
-        _skip_all(schedule, before, late.last, SkipReason.MISFIRE, skips)
+        _skip_all(table, before, late.last, SkipReason.MISFIRE, skips)
         return []
     if policy is MisfirePolicy.FIRE_ONCE:
-        _skip_all(schedule, before, late.last - _TICK, SkipReason.MISFIRE, skips)
+        _skip_all(table, before, late.last - _TICK, SkipReason.MISFIRE, skips)
         return [(late.last, now)]
-    rules = plan.misfire
     edge = max(before, min(late.last, now - rules.max_age - _TICK))
-    start = _skip_all(schedule, before, edge, SkipReason.MISFIRE, skips)
-    young = missed(schedule, max(edge, start), late.last, rules.max_count)
+    start = _skip_all(table, before, edge, SkipReason.MISFIRE, skips)
+    young = table.missed(max(edge, start), late.last, rules.max_count)
     if young is None:
         return []
     if rules.order is CatchUpOrder.OLDEST:
         kept = list(young.oldest)
-        _skip_all(schedule, kept[-1], late.last, SkipReason.MISFIRE, skips)
+        _skip_all(table, kept[-1], late.last, SkipReason.MISFIRE, skips)
     else:
         kept = list(young.newest)
-        _skip_all(schedule, max(edge, start), kept[0] - _TICK, SkipReason.MISFIRE, skips)
+        _skip_all(table, max(edge, start), kept[0] - _TICK, SkipReason.MISFIRE, skips)
         kept.reverse()
     step = timedelta(minutes=1) / rules.per_minute
     return [(slot, now + i * step) for i, slot in enumerate(kept)]
@@ -252,6 +325,12 @@ def _overlap(
     policy = plan.overlap
     if policy is Overlap.ALLOW or not chosen:
         return [_launch(c) for c in chosen], None
+    if s.open_launches == s.backfilled > 0 and policy not in _BUFFERING:
+        # Only backfills are in the way: the live slot waits for them and is not lost to them.
+        one = 0 if policy is Overlap.SKIP else len(chosen) - 1
+        _overlapped(chosen[:one], skips)
+        _overlapped(chosen[one + 1 :], skips)
+        return [_launch(chosen[one], State.HELD)], None
     if policy in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER):
         _overlapped(chosen[:-1], skips)
         others = s.open_launches > 0

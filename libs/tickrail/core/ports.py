@@ -52,7 +52,7 @@ class DueJob(NamedTuple):
     """A job whose next run has come. `plan` is the JSON text of its plan document.
 
     `last_slot`: up to where slots are decided on. `skip_next`: so many are to be left out by hand.
-    `catch_up`: JSON text of the bounds of a resume (`core.catch_up`). `awaits`: the next run is
+    `catch_up`: JSON text of a `core.catch_up.CatchUp`. `awaits`: the next run is
     measured from the end of a launch.
     """
 
@@ -270,6 +270,14 @@ class OwnerStore(Protocol):
 
     def resume(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
         """Let paused jobs go on whose time to resume has come."""
+        ...
+
+    def complete(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        """Measure the next run of active jobs that awaited the end of a launch, once it is there.
+
+        Open launches of backfills are not waited for. The end is that of the job's last launch by
+        scheduled instant, backfills aside; without any, the last slot, or now.
+        """
         ...
 
     def queued(self, owned: Owned) -> Mapping[str, int]:

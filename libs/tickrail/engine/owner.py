@@ -24,6 +24,7 @@ from tickrail.engine.ownership import Ownership
 from tickrail.engine.reaper import Reaper
 from tickrail.engine.relay import Relay
 from tickrail.engine.tick import Tick
+from tickrail.engine.zone_data import ZoneData
 
 log = structlog.get_logger("tickrail.owner")
 
@@ -60,6 +61,7 @@ class OwnerParts:
     relay: Relay
     reaper: Reaper
     letters: OwedLetters
+    zones: ZoneData
 
 
 class OwnerLoop:
@@ -80,6 +82,7 @@ class OwnerLoop:
         self._relay = parts.relay
         self._reaper = parts.reaper
         self._letters = parts.letters
+        self._zones = parts.zones
         self._clock = clock
         self._metrics = metrics
         self._settings = settings or OwnerSettings()
@@ -132,6 +135,7 @@ class OwnerLoop:
             self._woken.clear()
             self._tick_at = self._swept_at = float("-inf")
             self._relay.wake()
+        self._keep_zones(owned)
         if now >= self._tick_at and (self._full or now >= self._ticked_at + s.tick_every):
             self._do_tick(owned, now)
         relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else s.report_wait)
@@ -146,7 +150,7 @@ class OwnerLoop:
         if now >= self._days_at + s.days_every and Partition(0) in owned:
             self._days_at = now
             self._keep_days()
-        if self._full:
+        if self._full or self._zones.busy:
             return 0.0
         after = self._clock.monotonic()
         pause = min(max(self._tick_at, self._ticked_at + s.tick_every), after + s.tick_within)
@@ -154,8 +158,14 @@ class OwnerLoop:
             return max(0.0, min(pause - after, s.report_wait))
         return max(0.0, pause - after)
 
+    def _keep_zones(self, owned: Owned) -> None:
+        before = self._zones.ready(owned)
+        self._refused(self._zones.run_once(self._still(owned)), owned)
+        if self._zones.ready(owned) != before:
+            self._tick_at = self._swept_at = float("-inf")
+
     def _do_tick(self, owned: Owned, now: float) -> None:
-        ticked = self._tick.run_once(owned)
+        ticked = self._tick.run_once(self._zones.ready(self._still(owned)))
         self._reaper.database_seen(ticked.now)
         self._refused(ticked.fence, owned)
         self._relay.accept(ticked.inserted, ticked.now)
@@ -172,9 +182,12 @@ class OwnerLoop:
         reaped = self._reaper.run_once(owned)
         for report in reaped.fences:
             self._refused(report, owned)
-        resumed = self._tick.resume(owned)
+        ready = self._zones.ready(owned)
+        resumed = self._tick.resume(ready)
         self._refused(resumed.fence, owned)
-        if reaped.woke or resumed.jobs:
+        completed = self._tick.complete(ready)
+        self._refused(completed.fence, owned)
+        if reaped.woke or resumed.jobs or completed.jobs:
             self._relay.wake()
             self._tick_at = float("-inf")
 

@@ -10,14 +10,35 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from tickrail.core.calendars import parse_calendar
+from tickrail.core.catch_up import stored_catch_up
 from tickrail.core.definition import Plan, parse_plan
-from tickrail.core.errors import TickrailError
-from tickrail.core.ids import ORIGIN_SCHEDULE, JobId, launch_id
-from tickrail.core.plan import Decision, PlannedLaunch, Situation, plan_job, plan_resume
+from tickrail.core.errors import NotFoundError, TickrailError
+from tickrail.core.ids import ORIGIN_SCHEDULE, JobId, TenantId, launch_id
+from tickrail.core.plan import (
+    Decision,
+    PlannedLaunch,
+    Situation,
+    plan_completion,
+    plan_job,
+    plan_resume,
+)
 from tickrail.core.policies import IfUncertain
-from tickrail.core.ports import DueJob, NewLaunch, OpenCount, Owned, OwnerStore, Planned, Ticked
+from tickrail.core.ports import (
+    Calendars,
+    CalendarText,
+    DueJob,
+    EndedJob,
+    NewLaunch,
+    OpenCount,
+    Owned,
+    OwnerStore,
+    Planned,
+    Ticked,
+)
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.schedule import parse_schedule
+from tickrail.core.timetable import Allowance, Times
 
 log = structlog.get_logger("tickrail.tick")
 
@@ -67,20 +88,68 @@ class PlanCache:
         return replace(policies, schedule=schedule)
 
 
+class CalendarCache:
+    """Calendars by tenant, name and version, read once."""
+
+    def __init__(self, size: int = 2_000) -> None:
+        self._read: OrderedDict[tuple[TenantId, str, int], Times] = OrderedDict()
+        self._size = size
+
+    def resolve(self, plan: Plan, tenant: TenantId, calendars: Calendars) -> Plan:
+        """The plan with the calendars that it names.
+
+        Raises:
+            TickrailError: one of them is not there, or cannot be read by this version.
+        """
+        use = plan.calendars
+        if use is None:
+            return plan
+
+        def found(names: Sequence[str]) -> tuple[Times, ...]:
+            return tuple(self._get(tenant, name, calendars) for name in names)
+
+        allowance = Allowance(found(use.exclude), found(use.include), use.on_excluded)
+        return replace(plan, allowance=allowance)
+
+    def _get(self, tenant: TenantId, name: str, calendars: Calendars) -> Times:
+        text: CalendarText | None = calendars.get((tenant, name))
+        if text is None:
+            raise NotFoundError(f"The calendar {name!r} is not there.")
+        key = (tenant, name, text.version)
+        calendar = self._read.get(key)
+        if calendar is None:
+            calendar = parse_calendar(json.loads(text.document), name=name, version=text.version)
+            self._read[key] = calendar
+            if len(self._read) > self._size:
+                self._read.popitem(last=False)
+        else:
+            self._read.move_to_end(key)
+        return calendar
+
+
 class JobPlanner:
     """The port `Planner`: `core.plan` for each job; one job's error stays its own."""
 
     def __init__(self) -> None:
         self._cache = PlanCache()
+        self._calendars = CalendarCache()
 
     def needs_open(self, job: DueJob) -> bool:
         """Whether planning the job needs the number of its open launches."""
-        return '"overlap": "allow"' not in job.plan and '"overlap":"allow"' not in job.plan
+        return not _says(job, "overlap", "allow") or _says(job, "measured_from", "completion")
+
+    def calendars(self, job: DueJob) -> Sequence[str]:
+        """The calendars that planning the job needs."""
+        if '"calendars": null' in job.plan or '"calendars"' not in job.plan:
+            return ()
+        use = json.loads(job.plan)["calendars"]
+        return [*use["exclude"], *use["include"]] if isinstance(use, dict) else ()
 
     def plan(
         self,
         jobs: Sequence[DueJob],
         opened: Mapping[JobId, OpenCount],
+        calendars: Calendars,
         now: datetime,
         oldest: datetime,
     ) -> Sequence[Planned]:
@@ -88,35 +157,72 @@ class JobPlanner:
 
         def decide(job: DueJob, plan: Plan) -> Decision:
             count = opened.get(job.id, _NOTHING_OPEN)
-            situation = Situation(
-                job.id, job.due_at, job.launched, count.open, count.held, job.last_slot, oldest
-            )
-            return plan_job(plan, situation, now)
+            return plan_job(plan, _situation(job, count, now, oldest), now)
 
-        return [self._planned(job, now, decide) for job in jobs]
+        return [self._planned(job, calendars, now, decide) for job in jobs]
 
-    def resume(self, jobs: Sequence[DueJob], now: datetime, oldest: datetime) -> Sequence[Planned]:
+    def resume(
+        self, jobs: Sequence[DueJob], calendars: Calendars, now: datetime, oldest: datetime
+    ) -> Sequence[Planned]:
         """Decide for paused jobs whose time to resume has come."""
 
         def decide(job: DueJob, plan: Plan) -> Decision:
-            situation = Situation(
-                job.id, job.due_at or now, job.launched, 0, 0, job.last_slot, oldest
-            )
-            return plan_resume(plan, situation, now)
+            if job.awaits:
+                return Decision(last_slot=job.last_slot, awaits=True)
+            return plan_resume(plan, _situation(job, _NOTHING_OPEN, now, oldest), now)
 
-        return [self._planned(job, now, decide) for job in jobs]
+        return [self._planned(job, calendars, now, decide) for job in jobs]
+
+    def complete(
+        self, jobs: Sequence[EndedJob], calendars: Calendars, now: datetime
+    ) -> Sequence[Planned]:
+        """Decide for jobs whose awaited launch has ended."""
+        ended = {e.job.id: e.ended_at for e in jobs}
+
+        def decide(job: DueJob, plan: Plan) -> Decision:
+            return plan_completion(
+                plan, _situation(job, _NOTHING_OPEN, now, None), min(ended[job.id], now)
+            )
+
+        return [self._planned(e.job, calendars, now, decide) for e in jobs]
 
     def _planned(
-        self, job: DueJob, now: datetime, decide: Callable[[DueJob, Plan], Decision]
+        self,
+        job: DueJob,
+        calendars: Calendars,
+        now: datetime,
+        decide: Callable[[DueJob, Plan], Decision],
     ) -> Planned:
         try:
             plan = self._cache.get(job, now)
-            decision = decide(job, plan)
+            decision = decide(job, self._calendars.resolve(plan, job.tenant, calendars))
             return Planned(job, decision, [_new(job, plan, x) for x in decision.launches])
         except Exception as e:  # noqa: BLE001 - one job's bad data must harm no other job
             text = str(e) if isinstance(e, TickrailError) else f"{type(e).__name__}: {e}"
             log.warning("job_not_planned", job=str(job.id), version=job.version, error=text)
-            return Planned(job, Decision(wake_at=now + RETRY_UNPLANNABLE), [], error=text[:1000])
+            again = None if job.awaits else now + RETRY_UNPLANNABLE
+            return Planned(job, Decision(wake_at=again, awaits=job.awaits), [], error=text[:1000])
+
+
+def _says(job: DueJob, name: str, value: str) -> bool:
+    """Whether the plan's text has this member, as the database writes it or as json does."""
+    return f'"{name}": "{value}"' in job.plan or f'"{name}":"{value}"' in job.plan
+
+
+def _situation(job: DueJob, count: OpenCount, now: datetime, oldest: datetime | None) -> Situation:
+    catch_up = None if job.catch_up is None else stored_catch_up(json.loads(job.catch_up))
+    return Situation(
+        job.id,
+        job.due_at or now,
+        job.launched,
+        count.open,
+        count.held,
+        job.last_slot,
+        oldest,
+        count.backfilled,
+        job.skip_next,
+        catch_up,
+    )
 
 
 def _new(job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
@@ -158,6 +264,10 @@ class Tick:
     def resume(self, owned: Owned) -> Ticked:
         """Let paused jobs go on whose time to resume has come."""
         return self._store.resume(owned, self._batch, self._planner)
+
+    def complete(self, owned: Owned) -> Ticked:
+        """Measure the next run of jobs whose awaited launch has ended."""
+        return self._store.complete(owned, self._batch, self._planner)
 
     def _report(self, ticked: Ticked) -> None:
         for p in ticked.inserted:

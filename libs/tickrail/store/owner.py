@@ -20,6 +20,7 @@ from tickrail.core.ids import JobId, LaunchId, Partition
 from tickrail.core.ports import (
     Backlog,
     DueJob,
+    EndedJob,
     FenceReport,
     LostClaim,
     Marked,
@@ -35,12 +36,14 @@ from tickrail.core.ports import (
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
+from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
 from tickrail.store.errors import NO_PARTITION
 from tickrail.store.fence import hold_fence
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session
 from tickrail.store.worker import EndRow, end_attempts, settle
+from tickrail.store.zone_data import PostgresZoneData
 
 _SQL = load("owner")
 _FAR_PAST = datetime(1, 1, 2, tzinfo=UTC)
@@ -63,8 +66,10 @@ class PostgresOwnerStore:
             history_days: how far back a slot may lie and still be recorded.
         """
         self._session = Session(owner_settings(settings))
+        self.zone_data = PostgresZoneData(self._session)
         self._history = timedelta(days=history_days)
         self._days = DayKeeper()
+        self._calendars = CalendarReader()
         self._since = _FAR_PAST
         self._since_read: datetime | None = None
 
@@ -114,11 +119,28 @@ class PostgresOwnerStore:
                 held, fence = hold_fence(cursor, owned, (j.partition for j in jobs))
                 mine = [j for j in jobs if j.partition in held]
                 oldest = now - self._history
-                self._write(cursor, owned, planner.resume(mine, now, oldest), oldest)
+                known = self._calendars.read(cursor, mine, planner)
+                self._write(cursor, owned, planner.resume(mine, known, now, oldest), oldest)
         except pg.CheckViolation as e:
             raise self._no_partition(e) from e
         self._days.commit()
         return Ticked(now=now, jobs=len(mine), fence=fence, full=len(jobs) >= limit)
+
+    def complete(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
+        """Measure the next run of jobs whose awaited launch has ended, from its end."""
+        with self._session.transaction() as cursor:
+            rows = cursor.execute(
+                _SQL["jobs_completed"], {"partitions": list(owned), "limit": limit}
+            ).fetchall()
+            ended = [EndedJob(DueJob(*row[:-1]), row[-1]) for row in cast("Any", rows)]
+            now = _now(cursor)
+            if not ended:
+                return Ticked(now=now)
+            held, fence = hold_fence(cursor, owned, (e.job.partition for e in ended))
+            mine = [e for e in ended if e.job.partition in held]
+            known = self._calendars.read(cursor, [e.job for e in mine], planner)
+            self._write(cursor, owned, planner.complete(mine, known, now), now - self._history)
+        return Ticked(now=now, jobs=len(mine), fence=fence, full=len(ended) >= limit)
 
     def _no_partition(self, e: pg.CheckViolation) -> UnavailableError:
         """A day that was there is gone (retention): forget what we knew and try again."""
@@ -136,9 +158,10 @@ class PostgresOwnerStore:
         opened: dict[JobId, OpenCount] = {}
         if asked:
             rows = cursor.execute(_SQL["open_counts"], {"jobs": asked}).fetchall()
-            opened = {r[0]: OpenCount(r[1], r[2]) for r in cast("Any", rows)}
+            opened = {r[0]: OpenCount(*r[1:]) for r in cast("Any", rows)}
         oldest = now - self._history
-        planned = planner.plan(mine, opened, now, oldest)
+        known = self._calendars.read(cursor, mine, planner)
+        planned = planner.plan(mine, opened, known, now, oldest)
         inserted, existed = self._write(cursor, owned, planned, oldest)
         skipped: Counter[str] = Counter()
         for p in planned:
@@ -194,6 +217,8 @@ class PostgresOwnerStore:
                     "last_slot": [p.decision.last_slot for p in planned],
                     "launched": [len(p.launches) for p in planned],
                     "error": [p.error for p in planned],
+                    "awaits": [p.decision.awaits for p in planned],
+                    "by_hand": [p.decision.by_hand for p in planned],
                 },
             )
         inserted = [

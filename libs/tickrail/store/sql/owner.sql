@@ -10,7 +10,7 @@ for no key update
 -- name: due_jobs
 -- Jobs whose next run has come. One index probe a partition; the outer limit ends the walk early.
 select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
-       j.plan::text
+       j.plan::text, j.skip_next, j.catch_up::text, j.awaits
 from unnest(%(partitions)b::int2[]) as p (partition)
 cross join lateral (
   select * from jobs
@@ -36,16 +36,50 @@ cross join lateral (
 -- name: jobs_to_resume
 -- Paused jobs whose time to resume has come.
 select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
-       j.plan::text
+       j.plan::text, j.skip_next, j.catch_up::text, j.awaits
 from jobs j
 where j.partition = any(%(partitions)b::int2[]) and j.resume_at <= now() and j.state = 'paused'
 order by j.id
 limit %(limit)s
 for update of j skip locked
 
+-- name: jobs_completed
+-- Jobs that await the end of a launch and have none open, and when the last one ended. One that is
+-- made at this moment is not seen; the job's overlap policy meets it at the next slot.
+select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
+       j.plan::text, j.skip_next, j.catch_up::text, j.awaits,
+       coalesce((
+         select l.finished_at from launches l
+         where l.job_id = j.id and l.finished_at is not null and not l.origin ^@ 'backfill:'
+         order by l.scheduled_at desc, l.finished_at desc
+         limit 1), j.last_slot_at, now())
+from jobs j
+where j.partition = any(%(partitions)b::int2[]) and j.awaits and j.state = 'active'
+  and not exists (
+    select from launches o
+    where o.job_id = j.id and o.phase < 3 and not o.origin ^@ 'backfill:')
+order by j.id
+limit %(limit)s
+for update of j skip locked
+
+-- name: calendar_versions
+-- The versions of calendars, to see which are known.
+select c.tenant_id, c.name, c.version
+from calendars c
+join unnest(%(tenant_id)b::uuid[], %(name)s::text[]) as m (tenant_id, name)
+  on m.tenant_id = c.tenant_id and m.name = c.name
+
+-- name: calendar_texts
+-- Calendars themselves.
+select c.tenant_id, c.name, c.version, c.document::text
+from calendars c
+join unnest(%(tenant_id)b::uuid[], %(name)s::text[]) as m (tenant_id, name)
+  on m.tenant_id = c.tenant_id and m.name = c.name
+
 -- name: open_counts
--- Open launches of jobs, and how many of them are held.
-select job_id, count(*), count(*) filter (where phase = 0)
+-- Open launches of jobs, how many of them are held, and how many are of backfills.
+select job_id, count(*), count(*) filter (where phase = 0),
+       count(*) filter (where origin ^@ 'backfill:')
 from launches
 where job_id = any(%(jobs)b::uuid[]) and phase < 3
 group by job_id
@@ -75,15 +109,16 @@ select * from unnest(%(job_id)b::uuid[], %(first)b::timestamptz[], %(last)b::tim
 on conflict (scheduled_at, job_id, reason) do nothing
 
 -- name: move_jobs
--- The next run of each planned job; none: it is finished.
+-- The next run of each planned job; none, and no end of a launch to wait for: it is finished.
 update jobs j
 set next_run_at = m.next_run_at, last_slot_at = coalesce(m.last_slot, j.last_slot_at),
     launched = j.launched + m.launched, error = m.error,
-    resume_at = null, paused = null,
-    state = case when m.next_run_at is null then 'finished' else 'active' end
+    resume_at = null, paused = null, awaits = m.awaits, skip_next = j.skip_next - m.by_hand,
+    catch_up = case when m.error is null then null else j.catch_up end,
+    state = case when m.next_run_at is null and not m.awaits then 'finished' else 'active' end
 from unnest(%(id)b::uuid[], %(next_run_at)b::timestamptz[], %(last_slot)b::timestamptz[],
-  %(launched)b::int8[], %(error)s::text[])
-  as m (id, next_run_at, last_slot, launched, error)
+  %(launched)b::int8[], %(error)s::text[], %(awaits)s::bool[], %(by_hand)b::int4[])
+  as m (id, next_run_at, last_slot, launched, error, awaits, by_hand)
 where j.id = m.id
 
 -- name: cancel_open
