@@ -133,15 +133,19 @@ class Planned(NamedTuple):
     error: str | None = None
 
 
-class Planner(Protocol):
+class NamesCalendars(Protocol):
+    """A planner that needs calendars."""
+
+    def calendars(self, job: DueJob) -> Sequence[str]:
+        """The calendars that planning the job needs."""
+        ...
+
+
+class Planner(NamesCalendars, Protocol):
     """Called inside the tick's transaction; must not block."""
 
     def needs_open(self, job: DueJob) -> bool:
         """Whether planning the job needs the number of its open launches."""
-        ...
-
-    def calendars(self, job: DueJob) -> Sequence[str]:
-        """The calendars that planning the job needs."""
         ...
 
     def plan(

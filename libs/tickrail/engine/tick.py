@@ -140,10 +140,7 @@ class JobPlanner:
 
     def calendars(self, job: DueJob) -> Sequence[str]:
         """The calendars that planning the job needs."""
-        if '"calendars": null' in job.plan or '"calendars"' not in job.plan:
-            return ()
-        use = json.loads(job.plan)["calendars"]
-        return [*use["exclude"], *use["include"]] if isinstance(use, dict) else ()
+        return calendars_of(job)
 
     def plan(
         self,
@@ -204,9 +201,18 @@ class JobPlanner:
             return Planned(job, Decision(wake_at=again, awaits=job.awaits), [], error=text[:1000])
 
 
-def _says(job: DueJob, name: str, value: str) -> bool:
+def calendars_of(job: DueJob) -> Sequence[str]:
+    """The calendars that a job's plan names."""
+    if _says(job, "calendars", None) or '"calendars"' not in job.plan:
+        return ()
+    use = json.loads(job.plan)["calendars"]
+    return [*use["exclude"], *use["include"]] if isinstance(use, dict) else ()
+
+
+def _says(job: DueJob, name: str, value: str | None) -> bool:
     """Whether the plan's text has this member, as the database writes it or as json does."""
-    return f'"{name}": "{value}"' in job.plan or f'"{name}":"{value}"' in job.plan
+    text = json.dumps(value)
+    return f'"{name}": {text}' in job.plan or f'"{name}":{text}' in job.plan
 
 
 def _situation(job: DueJob, count: OpenCount, now: datetime, oldest: datetime | None) -> Situation:

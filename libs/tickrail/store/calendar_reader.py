@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from tickrail.core.ids import TenantId
-from tickrail.core.ports import Calendars, CalendarText, DueJob, Planner
+from tickrail.core.ports import Calendars, CalendarText, DueJob, NamesCalendars
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor
 
@@ -28,7 +28,7 @@ class CalendarReader:
         """Nothing is known yet."""
         self._known: OrderedDict[_Key, CalendarText] = OrderedDict()
 
-    def read(self, cursor: Cursor, jobs: Sequence[DueJob], planner: Planner) -> Calendars:
+    def read(self, cursor: Cursor, jobs: Sequence[DueJob], planner: NamesCalendars) -> Calendars:
         """The calendars that these jobs name."""
         wanted = {(job.tenant, name) for job in jobs for name in planner.calendars(job)}
         if not wanted:
