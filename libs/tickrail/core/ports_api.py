@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from tickrail.core.calendars import Calendar
 from tickrail.core.definition import Definition, Plan
 from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
 from tickrail.core.states import State
@@ -272,6 +273,87 @@ class LaunchRecords(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CalendarRecord:
+    """A calendar as it stands; `document` is the canonical one, its name aside."""
+
+    name: str
+    version: int
+    document: Mapping[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarJob:
+    """A job that uses a calendar, as far as a change of the calendar is concerned with it.
+
+    The fields are those of `JobRecord`; `awaits`: its next run is measured from the end of the
+    open launch.
+    """
+
+    id: JobId
+    name: str
+    state: JobState
+    plan: Mapping[str, Any]
+    paused: bool
+    next_run_at: datetime | None
+    last_slot_at: datetime | None
+    launched: int
+    awaits: bool
+
+
+class CalendarRecords(Protocol):
+    """Calendars of the transaction's tenant, and which jobs use them.
+
+    A job that is created or changed *shares* the rows of its calendars until it commits; a change
+    of a calendar *holds* its row and then the rows of the jobs that use it. So neither sees half of
+    the other. See `store/calendars.py` for why they never wait for each other in a circle.
+    """
+
+    def find(self, name: str, *, lock: bool = False) -> CalendarRecord | None:
+        """The calendar; `lock` holds its row until the transaction ends."""
+        ...
+
+    def load(self, names: Sequence[str], *, lock: bool = False) -> Mapping[str, Calendar]:
+        """Those of the calendars that there are, ready to be asked; `lock` shares their rows.
+
+        Raises:
+            InProgressError: one of them is being changed at this moment.
+        """
+        ...
+
+    def page(self, after: str, limit: int) -> Sequence[CalendarRecord]:
+        """Calendars by name, those after `after`."""
+        ...
+
+    def insert(self, record: CalendarRecord) -> bool:
+        """Insert a calendar; False: there is one of its name."""
+        ...
+
+    def replace(self, record: CalendarRecord) -> None:
+        """Write version and document; the row is held by the caller."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a calendar; the row is held by the caller."""
+        ...
+
+    def use(self, job: JobId, names: Sequence[str]) -> None:
+        """Note which calendars a job names, in place of what was noted before."""
+        ...
+
+    def jobs_using(
+        self, name: str, after: JobId | None, limit: int, *, lock: bool = False
+    ) -> Sequence[CalendarJob]:
+        """Live jobs that name a calendar, by id; `lock` holds their rows."""
+        ...
+
+    def move(self, jobs: Sequence[CalendarJob]) -> None:
+        """Write state, next run and last slot of jobs; their rows are held by the caller."""
+        ...
+
+
 class Transaction(Protocol):
     """One transaction for one tenant. `now` is the database's."""
 
@@ -298,6 +380,11 @@ class Transaction(Protocol):
     @property
     def launches(self) -> LaunchRecords:
         """Launches."""
+        ...
+
+    @property
+    def calendars(self) -> CalendarRecords:
+        """Calendars."""
         ...
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
