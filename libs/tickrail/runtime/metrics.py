@@ -42,6 +42,8 @@ METRICS: tuple[Metric, ...] = (
         "schedule_lag_seconds", "histogram", "From a slot's due instant to its record.", (), LAG
     ),
     Metric("slots_skipped_total", "counter", "Due slots that were not launched.", ("reason",)),
+    Metric("backfill_launches_total", "counter", "Launches made by backfills."),
+    Metric("tzdata_moves_total", "counter", "Next runs moved by newer time zone data."),
     Metric("jobs_unplannable_total", "counter", "Jobs that could not be planned, each try."),
     Metric("partitions_owned", "gauge", "Partitions that this process owns."),
     Metric("partitions_unowned", "gauge", "Partitions without an owner, as this process sees it."),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Any
 
 import psycopg
@@ -15,6 +14,7 @@ from psycopg import sql
 from sqlalchemy import create_engine, pool
 
 from tickrail.core.errors import SetupError
+from tickrail.core.zones import TZDATA_VERSION
 from tickrail.store.errors import border
 from tickrail.store.installation import (
     check_version,
@@ -74,9 +74,9 @@ def migrate(
             check_version(conn)
             count = _agree(conn, partitions, kafka_partitions)
             conn.execute(
-                "insert into partitions (partition) select generate_series(0, %s)"
+                "insert into partitions (partition, tzdata) select generate_series(0, %s), %s::text"
                 " on conflict do nothing",
-                [count - 1],
+                [count - 1, TZDATA_VERSION],
             )
             conn.execute(
                 "select make_day(current_date + n) from generate_series(%s::int, %s::int) n",
@@ -103,7 +103,7 @@ def _agree(conn: psycopg.Connection[Any], partitions: int | None, kafka: int | N
             )
         conn.execute(
             "insert into installation (partitions, kafka_partitions, tzdata) values (%s, %s, %s)",
-            [p, k, version("tzdata")],
+            [p, k, TZDATA_VERSION],
         )
         return p
     for name, wanted, found in (
