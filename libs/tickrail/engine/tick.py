@@ -12,6 +12,7 @@ import structlog
 
 from tickrail.core.calendars import parse_calendar
 from tickrail.core.catch_up import stored_catch_up
+from tickrail.core.cron import NO_KEY
 from tickrail.core.definition import Plan, parse_plan
 from tickrail.core.errors import NotFoundError, TickrailError
 from tickrail.core.ids import ORIGIN_SCHEDULE, JobId, TenantId, launch_id
@@ -37,13 +38,15 @@ from tickrail.core.ports import (
     Ticked,
 )
 from tickrail.core.ports_metrics import Metrics
-from tickrail.core.schedule import parse_schedule
+from tickrail.core.schedule import Cron, parse_schedule
 from tickrail.core.timetable import Allowance, Times
+from tickrail.engine.decisions import SharedDecisions
 
 log = structlog.get_logger("tickrail.tick")
 
 RETRY_UNPLANNABLE = timedelta(minutes=1)
 _NOTHING_OPEN = OpenCount(0, 0)
+_SHARED = 2000
 
 
 class PlanCache:
@@ -51,11 +54,14 @@ class PlanCache:
 
     Jobs made by one program differ in little but their schedule; what is left without it is read
     once for all of them (one-off jobs are planned once each, so a cache by job does not help them).
+    Jobs with the same cron expression and all else alike have one plan, so that what is decided for
+    one holds for all (engine/decisions.py).
     """
 
     def __init__(self, size: int = 20_000) -> None:
         self._plans: OrderedDict[tuple[JobId, int], Plan] = OrderedDict()
         self._policies: dict[str, Plan] = {}
+        self._shared: dict[str, Plan] = {}
         self._size = size
 
     def get(self, job: DueJob, now: datetime) -> Plan:
@@ -76,6 +82,9 @@ class PlanCache:
         return plan
 
     def _read(self, job: DueJob, now: datetime) -> Plan:
+        shared = self._shared.get(job.plan)
+        if shared is not None:
+            return shared
         doc = json.loads(job.plan)
         schedule = parse_schedule(doc.pop("schedule", None), job=job.id, now=now, stored=True)
         text = repr(doc)
@@ -85,7 +94,12 @@ class PlanCache:
             if len(self._policies) >= self._size:
                 self._policies.clear()
             self._policies[text] = policies
-        return replace(policies, schedule=schedule)
+        plan = replace(policies, schedule=schedule)
+        if isinstance(schedule, Cron) and schedule.hash_key == NO_KEY:
+            if len(self._shared) >= _SHARED:
+                self._shared.clear()
+            self._shared[job.plan] = plan
+        return plan
 
 
 class CalendarCache:
@@ -133,6 +147,7 @@ class JobPlanner:
     def __init__(self) -> None:
         self._cache = PlanCache()
         self._calendars = CalendarCache()
+        self._plan_job = SharedDecisions(plan_job)
 
     def needs_open(self, job: DueJob) -> bool:
         """Whether planning the job needs the number of its open launches."""
@@ -154,7 +169,7 @@ class JobPlanner:
 
         def decide(job: DueJob, plan: Plan) -> Decision:
             count = opened.get(job.id, _NOTHING_OPEN)
-            return plan_job(plan, _situation(job, count, now, oldest), now)
+            return self._plan_job(plan, _situation(job, count, now, oldest), now)
 
         return [self._planned(job, calendars, now, decide) for job in jobs]
 
