@@ -20,12 +20,14 @@ from tickrail.coord.settings import EtcdSettings
 from tickrail.core.clock import Clock
 from tickrail.core.ports import Publication
 from tickrail.core.sharding import kafka_partition
+from tickrail.engine.backfills import Backfills
 from tickrail.engine.deadletters import LetterBox, OwedLetters
 from tickrail.engine.owner import OwnerLoop, OwnerParts
 from tickrail.engine.ownership import Ownership, OwnershipSettings
 from tickrail.engine.reaper import Reaper
 from tickrail.engine.relay import Relay, RelaySettings, Route
 from tickrail.engine.tick import Tick
+from tickrail.engine.zone_data import ZoneData
 from tickrail.runtime.loop import LoopThread
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
@@ -116,7 +118,12 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         metrics,
     )
     parts = OwnerParts(
-        Tick(store, metrics), relay, Reaper(store, clock, metrics), OwedLetters(store, box)
+        Tick(store, metrics),
+        relay,
+        Reaper(store, clock, metrics),
+        OwedLetters(store, box),
+        ZoneData(store.zone_data, metrics),
+        Backfills(store, metrics),
     )
     owner = OwnerLoop(ownership, store, parts, clock, metrics)
     owner_loop = LoopThread("owner", owner.run_once, clock, stuck_after=15.0, metrics=metrics)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
+from tests.support.memory_backfills import MemoryBackfillPass
 from tests.support.memory_tables import (
     HISTORY,
     JobRow,
@@ -51,7 +52,7 @@ WAITING = frozenset({State.DUE, State.QUEUED})
 BUSY = frozenset({State.DUE, State.QUEUED, State.RUNNING})
 
 
-class MemoryOwnerStore:
+class MemoryOwnerStore(MemoryBackfillPass):
     """`core.ports.OwnerStore`."""
 
     def __init__(self, db: MemoryDatabase) -> None:

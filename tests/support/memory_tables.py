@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from tests.support.clock import FakeClock
 from tests.support.memory_coord import MemoryFenceStore
 
+from tickrail.core.backfill import Backfill
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Claim, JobId, LaunchId, Partition, TenantId
 from tickrail.core.ports import (
@@ -93,6 +95,17 @@ class LaunchRow:
     origin: str = "manual:test"
 
 
+@dataclass
+class BackfillRow:
+    """A row of `backfills`."""
+
+    backfill: Backfill
+    job_id: JobId
+    state: str = "running"
+    payload: Any = None
+    has_payload: bool = False
+
+
 @dataclass(frozen=True)
 class SkipRow:
     """A row of `skips`."""
@@ -116,6 +129,7 @@ class MemoryDatabase:
         self.skips: dict[tuple[JobId, datetime, str], SkipRow] = {}
         self.attempts: dict[tuple[LaunchId, int], dict[str, Any]] = {}
         self.calendars: dict[tuple[TenantId, str], CalendarText] = {}
+        self.backfills: dict[UUID, BackfillRow] = {}
         self.suspended: set[TenantId] = set()
         self.paused_queues: set[str] = set()
         self.locked_jobs: set[JobId] = set()

@@ -52,6 +52,7 @@ _SHIFTED = {
         "due_at", "start_before", "queued_at", "claim_expires_at", "started_at", "finished_at",
     ),
     "jobs": ("next_run_at", "resume_at"),
+    "backfills": ("next_at",),
 }  # fmt: skip
 
 

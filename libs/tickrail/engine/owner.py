@@ -19,6 +19,7 @@ from tickrail.core.ids import Epoch, Partition
 from tickrail.core.ports import FenceReport, Owned, OwnerStore, Ticked
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.ports_ownership import DropReason
+from tickrail.engine.backfills import Backfills
 from tickrail.engine.deadletters import OwedLetters
 from tickrail.engine.ownership import Ownership
 from tickrail.engine.reaper import Reaper
@@ -39,6 +40,9 @@ class OwnerSettings:
         tick_within: and at most this far, whatever is known of the next due instant.
         sweep_every: housekeeping.
         letters_every: dead letters that are owed.
+        fill_every: backfills, while nothing happens to them.
+        fill_spacing: two passes over backfills are at least this far apart, however often their
+            launches end: live launches come first.
         report_wait: how long a turn waits for delivery reports when there is nothing else to do.
         days_every: making and dropping days of the history.
         days_ahead: days of the history made ahead.
@@ -48,6 +52,8 @@ class OwnerSettings:
     tick_within: float = 1.0
     sweep_every: float = 1.0
     letters_every: float = 5.0
+    fill_every: float = 1.0
+    fill_spacing: float = 0.05
     report_wait: float = 0.005
     days_every: float = 600.0
     days_ahead: int = 3
@@ -62,6 +68,7 @@ class OwnerParts:
     reaper: Reaper
     letters: OwedLetters
     zones: ZoneData
+    backfills: Backfills
 
 
 class OwnerLoop:
@@ -83,13 +90,15 @@ class OwnerLoop:
         self._reaper = parts.reaper
         self._letters = parts.letters
         self._zones = parts.zones
+        self._backfills = parts.backfills
         self._clock = clock
         self._metrics = metrics
         self._settings = settings or OwnerSettings()
         self._woken = threading.Event()
         self._mine: Mapping[Partition, Epoch] = {}
         self._ticked_at = self._swept_at = self._letters_at = self._days_at = float("-inf")
-        self._tick_at = 0.0
+        self._tick_at = self._fill_at = 0.0
+        self._filled_at = float("-inf")
         self._full = False
 
     def wake(self) -> None:
@@ -134,10 +143,13 @@ class OwnerLoop:
         if self._woken.is_set():
             self._woken.clear()
             self._tick_at = self._swept_at = float("-inf")
+            self._fill_at = min(self._fill_at, self._filled_at + s.fill_spacing)
             self._relay.wake()
         self._keep_zones(owned)
         if now >= self._tick_at and (self._full or now >= self._ticked_at + s.tick_every):
             self._do_tick(owned, now)
+        if now >= self._fill_at and not self._full:
+            self._fill(owned, now)
         relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else s.report_wait)
         for report in relayed.fence:
             self._refused(report, owned)
@@ -153,7 +165,8 @@ class OwnerLoop:
         if self._full or self._zones.busy:
             return 0.0
         after = self._clock.monotonic()
-        pause = min(max(self._tick_at, self._ticked_at + s.tick_every), after + s.tick_within)
+        pause = max(self._tick_at, self._ticked_at + s.tick_every)
+        pause = min(pause, self._fill_at, after + s.tick_within)
         if relayed.busy:
             return max(0.0, min(pause - after, s.report_wait))
         return max(0.0, pause - after)
@@ -177,6 +190,14 @@ class OwnerLoop:
         if ticked.full:
             return 0.0
         return _seconds(ticked.next_due, ticked.now, self._settings.tick_within)
+
+    def _fill(self, owned: Owned, now: float) -> None:
+        s = self._settings
+        filled = self._backfills.run_once(self._zones.ready(self._still(owned)))
+        self._refused(filled.fence, owned)
+        self._relay.accept(filled.inserted, filled.now)
+        self._filled_at = now
+        self._fill_at = now + (s.fill_spacing if filled.more else s.fill_every)
 
     def _sweep(self, owned: Owned) -> None:
         reaped = self._reaper.run_once(owned)

@@ -36,6 +36,7 @@ from tickrail.core.ports import (
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
+from tickrail.store.backfills import BackfillPass
 from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
 from tickrail.store.errors import NO_PARTITION
@@ -55,7 +56,7 @@ def owner_settings(settings: DatabaseSettings) -> DatabaseSettings:
     return replace(settings, statement_timeout=2.0, idle_timeout=2.0)
 
 
-class PostgresOwnerStore:
+class PostgresOwnerStore(BackfillPass):
     """What the owner of partitions does in the database."""
 
     def __init__(self, settings: DatabaseSettings, *, history_days: int = 30) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.memory_bus import MemoryPublisher
 from tests.support.memory_coord import MemoryCoordinator, MemoryEtcd
+from tests.support.memory_zone_data import MemoryZoneData
 from tests.support.stepped import PARTITIONS, PREFIX, QUEUE, Counted, Stepped, failure
 
 from tickrail.bus.codec import decode_dead_letter, encode_dead_letter
@@ -19,9 +20,11 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import SUCCESS
 from tickrail.core.ids import Epoch, LaunchId, Partition
 from tickrail.core.states import State
+from tickrail.engine.backfills import Backfills
 from tickrail.engine.deadletters import LetterBox, OwedLetters
 from tickrail.engine.owner import OwnerLoop, OwnerParts
 from tickrail.engine.ownership import Ownership, OwnershipSettings
+from tickrail.engine.zone_data import ZoneData
 
 DLQ = dlq_topic(PREFIX, QUEUE)
 NORMAL = launch_topic(PREFIX, QUEUE, "normal")
@@ -292,7 +295,9 @@ def process() -> Process:
         rng=random.Random(1),
     )
     metrics = Counted()
-    parts = OwnerParts(world.ticker, world.relayer, world.reaper, world.letters)
+    zones = ZoneData(MemoryZoneData(world.db), metrics)
+    fills = Backfills(world.store, metrics)
+    parts = OwnerParts(world.ticker, world.relayer, world.reaper, world.letters, zones, fills)
     loop = OwnerLoop(ownership, world.store, parts, world.clock, metrics)
     wakes.append(loop.wake)
     made = Process(world, etcd, ownership, loop, metrics)

@@ -36,3 +36,19 @@ set state = 'cancelled', phase = 3, finished_at = now(), cancel_requested = true
       'ended for a later launch (overlap terminate_other)')
 from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: cancel_backfill
+-- Cancels the open launches of a backfill, in id order, as `cancel_open` does those of a job.
+with l as (
+  select scheduled_at, id from launches
+  where job_id = :job and phase < 3 and origin = :origin and (:running or state <> 'running')
+  order by id
+  for no key update
+)
+update launches t
+set state = case t.state when 'running' then t.state else 'cancelled' end,
+    phase = case t.state when 'running' then t.phase else 3 end,
+    finished_at = case t.state when 'running' then null else now() end,
+    cancel_requested = true
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
