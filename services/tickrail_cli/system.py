@@ -16,8 +16,20 @@ PARTITIONS = (
     Column("owner", "owner"),
     Column("epoch", "epoch"),
     Column("taken", "taken_at", "time"),
+    Column("zone data", "tzdata"),
+)
+MOVES = (
+    Column("changed", "changed_at", "time"),
+    Column("tenant", "tenant"),
+    Column("job", "job.name"),
+    Column("zone", lambda row: ", ".join(row.get("time_zones") or ())),
+    Column("from", "versions.before"),
+    Column("to", "versions.after"),
+    Column("before", "next_run_at.before", "time"),
+    Column("after", "next_run_at.after", "time"),
 )
 SHELLS = ("bash", "zsh", "fish")
+_PAGE = 500
 
 
 @click.group(cls=NearGroup)
@@ -32,6 +44,30 @@ def partitions(session: Context, /) -> None:
     """Show who owns which partition."""
     found = session.client().pages("/v1/system/partitions")
     session.echo_items(found, PARTITIONS, empty="No partitions.")
+
+
+@system.command()
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@shared_options
+@pass_session
+def tzdata(session: Context, /, *, limit: int) -> None:
+    """Show the time zone data in use, and the next runs that a change of it moved."""
+    client = session.client()
+    answer = client.request("GET", "/v1/system/tzdata", params={"limit": min(limit, _PAGE)})
+    items = list(answer["items"])
+    cursor = answer["next_cursor"]
+    while cursor and len(items) < limit:
+        more = {"limit": min(limit - len(items), _PAGE), "cursor": cursor}
+        page = client.request("GET", "/v1/system/tzdata", params=more)
+        items += page["items"]
+        cursor = page["next_cursor"]
+    if session.output != "table":
+        session.done("", {**answer, "items": items, "next_cursor": cursor})
+        return
+    counts = answer["partitions"].items()
+    by = ", ".join(f"{version} in {n} partition{'s' * (n != 1)}" for version, n in counts)
+    session.done(f"The API has zone data {answer['version']}. Next runs are by {by}.")
+    session.echo_items(items, MOVES, empty="No change of zone data has moved a next run.")
 
 
 @system.command("raise-generation")

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from tickrail_api.schemas.base import INSTANT, Document, Instant
+from tickrail_api.schemas.base import INSTANT, JOB_ID, Document, Instant
 
 
 class UpcomingSlot(Document):
@@ -82,12 +82,35 @@ class Partition(Document):
     epoch: int
     owner: str
     taken_at: Instant | None
+    tzdata: str = Field(description="The zone data by which its next runs were computed.")
 
 
 class PartitionPage(Document):
     """A page of partitions."""
 
     items: list[Partition]
+    next_cursor: str | None
+
+
+class ZoneChange(Document):
+    """A next run that newer zone data moved; `next_run_at.after` null: no run was left."""
+
+    changed_at: Instant
+    job: dict[str, str] = Field(description="Its id and name.")
+    tenant: str
+    time_zones: list[str]
+    versions: dict[str, str] = Field(description="The zone data `before` and `after`.")
+    next_run_at: dict[str, Instant | None] = Field(description="The instant `before` and `after`.")
+
+
+class ZoneData(Document):
+    """The zone data in use, and what the last changes of it moved."""
+
+    version: str = Field(description="The one that this process has.")
+    partitions: dict[str, int] = Field(
+        description="How many partitions have next runs by each version."
+    )
+    items: list[ZoneChange]
     next_cursor: str | None
 
 
@@ -118,4 +141,25 @@ QUEUE = {
     "paused": False,
     "created_at": "2026-03-01T12:00:00Z",
 }
-PARTITION = {"partition": 0, "epoch": 41, "owner": "scheduler-1", "taken_at": INSTANT}
+PARTITION = {
+    "partition": 0,
+    "epoch": 41,
+    "owner": "scheduler-1",
+    "taken_at": INSTANT,
+    "tzdata": "2026c",
+}
+ZONE_DATA = {
+    "version": "2026c",
+    "partitions": {"2026c": 64},
+    "items": [
+        {
+            "changed_at": "2026-03-01T12:00:00Z",
+            "job": {"id": JOB_ID, "name": "nightly-invoice-run"},
+            "tenant": "default",
+            "time_zones": ["Europe/Berlin"],
+            "versions": {"before": "2026b", "after": "2026c"},
+            "next_run_at": {"before": "2026-03-02T01:00:00Z", "after": "2026-03-02T00:00:00Z"},
+        }
+    ],
+    "next_cursor": None,
+}

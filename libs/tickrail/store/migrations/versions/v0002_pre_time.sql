@@ -108,6 +108,23 @@ create table tzdata_changes (
 create index tzdata_changes_tenant on tzdata_changes (tenant_id, changed_at, job_id);
 create index tzdata_changes_all on tzdata_changes (changed_at, job_id);
 
+-- Operators see what moved in the jobs of every tenant, the newest first.
+create function list_tzdata_changes(before timestamptz, job uuid, most int)
+returns table (changed_at timestamptz, job_id uuid, job_name text, tenant text, zones text[],
+               from_version text, to_version text, before_at timestamptz, after_at timestamptz)
+language sql stable security definer set search_path = pg_catalog, public as $$
+  select c.changed_at, c.job_id, j.name, t.name,
+    array(select distinct z #>> '{}'
+          from jsonb_path_query(j.plan, '$.schedule.**.time_zone') z order by 1),
+    c.from_version, c.to_version, c.before_at, c.after_at
+  from public.tzdata_changes c
+  join public.jobs j on j.id = c.job_id
+  join public.tenants t on t.id = c.tenant_id
+  where before is null or (c.changed_at, c.job_id) < (before, job)
+  order by c.changed_at desc, c.job_id desc
+  limit most
+$$;
+
 do $$
 declare
   t text;
@@ -124,8 +141,10 @@ begin
 end
 $$;
 
-revoke all on function take_operation(interval) from public;
-grant execute on function take_operation(interval) to tickrail_api;
+revoke all on function take_operation(interval), list_tzdata_changes(timestamptz, uuid, int)
+  from public;
+grant execute on function take_operation(interval), list_tzdata_changes(timestamptz, uuid, int)
+  to tickrail_api;
 grant select, insert, update on operations, backfills to tickrail_api;
 grant select, insert, update, delete on job_calendars to tickrail_api;
 grant select on tzdata_changes to tickrail_api;
