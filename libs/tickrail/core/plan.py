@@ -154,7 +154,7 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     on_time = now - plan.misfire.grace - plan.jitter + _TICK
     if s.catch_up is not None:
         on_time = max(on_time, s.catch_up.until + _TICK)
-    cursor = begin = _slot_waited_for(table, plan, s.due_at) - _TICK
+    cursor = begin = slot_waited_for(table, plan, s.due_at) - _TICK
     skips: list[Skipped] = []
     chosen: list[tuple[datetime, datetime]] = []
 
@@ -202,7 +202,7 @@ def plan_resume(plan: Plan, s: Situation, now: datetime) -> Decision:
     cursor = now
     table = plan.timetable
     if table is not None:
-        begin = _slot_waited_for(table, plan, s.due_at) - _TICK
+        begin = slot_waited_for(table, plan, s.due_at) - _TICK
         end = now if plan.ends_at is None else min(now, plan.ends_at)
         cursor = max(now, _skip_all(table, begin, end, SkipReason.PAUSED, skips))
         _skip_excluded(table, s, begin, end, skips)
@@ -218,7 +218,7 @@ def plan_completion(plan: Plan, s: Situation, ended_at: datetime) -> Decision:
     return Decision(wake_at=first_due(plan, s.job, ended_at), last_slot=s.last_slot)
 
 
-def _slot_waited_for(table: Timetable, plan: Plan, due_at: datetime) -> datetime:
+def slot_waited_for(table: Timetable, plan: Plan, due_at: datetime) -> datetime:
     """The slot whose due instant this is: without jitter, itself."""
     if not plan.jitter:
         return due_at
