@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import click
 
+from tickrail.core.clock import SystemClock
 from tickrail.sdk.client import ApiError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import parse_json, read_document
@@ -235,11 +236,53 @@ def delete_job(session: Context, /, *, job: tuple[str, ...]) -> None:
 
 @jobs.command("slots")
 @click.argument("job")
-@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Latest slots."
+)
+@click.option(
+    "--next",
+    "coming",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="And so many to come.",
+)
+@click.option("--from", "since", metavar="INSTANT", help="Slots of a range instead, from here on,")
+@click.option("--to", "until", metavar="INSTANT", help="up to here, not included.")
+@click.option("--oldest-first", is_flag=True, help="The newest stand first otherwise.")
 @shared_options
 @pass_session
-def job_slots(session: Context, /, *, job: str, limit: int) -> None:
-    """Show what became of each due slot of a job: launched, skipped and why, upcoming."""
+def job_slots(
+    session: Context,
+    /,
+    *,
+    job: str,
+    limit: int,
+    coming: int,
+    since: str | None,
+    until: str | None,
+    oldest_first: bool,
+) -> None:
+    """Show what became of each due slot of JOB: launched, skipped and why, upcoming.
+
+    The latest slots and the next ones; with --from or --to the slots of that range.
+    """
     on_job(session, job)  # says which job was meant where there is none
-    pages = session.client().pages(job_path(job, "/slots"), {"limit": min(limit, _PAGE)})
-    session.echo_items(islice(pages, limit), SLOTS, empty="No slots yet.")
+
+    def rows(most: int, *, ascending: bool, **edges: str | None) -> list[Mapping[str, Any]]:
+        params = {name: edge for name, edge in edges.items() if edge}
+        params |= {"sort": "at" if ascending else "-at"}
+        path = job_path(job, "/slots")
+        pages = session.client().pages(path, {**params, "limit": min(most, _PAGE)})
+        return list(islice(pages, most))
+
+    if since or until:
+        found = rows(limit, ascending=oldest_first, **{"from": since, "to": until})
+    else:
+        now = SystemClock().now().isoformat()
+        found = rows(limit, ascending=False, to=now)
+        if coming:
+            found = [*reversed(rows(coming, ascending=True, **{"from": now})), *found]
+        if oldest_first:
+            found.reverse()
+    session.echo_items(found, SLOTS, empty="No slots yet.")

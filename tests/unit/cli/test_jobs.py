@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.stub_api import Answer, StubApi, problem
+from tests.support.clock import FakeClock
+from tests.support.stub_api import Answer, Asked, StubApi, problem
 from tests.unit.cli.conftest import Tickrail
 
 ID = "01914b6e-0000-7000-8000-000000000001"
@@ -211,7 +213,36 @@ def test_slots(tickrail: Tickrail, api: StubApi) -> None:
         {"at": "2026-03-02T01:00:00Z", "state": "skipped", "launch": None, "reason": "overlap"},
     ]
     api.on("GET", f"{NIGHTLY}/slots", page(*rows))
-    said = tickrail("jobs", "slots", "nightly", "--utc")
-    assert "2026-03-02 01:00:00Z" in said.out
-    assert "overlap" in said.out
-    assert tickrail("jobs", "slots", "nightly", "--output", "json").json() == {"items": rows}
+    for command in (("slots",), ("jobs", "slots")):
+        said = tickrail(*command, "nightly", "--utc")
+        assert "2026-03-02 01:00:00Z" in said.out
+        assert "overlap" in said.out
+
+
+def slots_by_query(asked: Asked) -> Answer:
+    """Slots of the hours round noon, as the API sorts and bounds them."""
+    hours = range(24) if asked.query["sort"] == ["at"] else range(23, -1, -1)
+    low, high = (asked.query.get(edge, [""])[0] for edge in ("from", "to"))
+    at = [f"2026-03-01T{hour:02d}:00:00Z" for hour in hours]
+    kept = [x for x in at if (not low or x >= low) and (not high or x < high)]
+    return page(*({"at": x, "state": "?"} for x in kept[: int(asked.query["limit"][0])]))
+
+
+def test_slots_are_the_latest_and_the_next(
+    tickrail: Tickrail, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noon = FakeClock(datetime(2026, 3, 1, 12, 30, tzinfo=UTC))
+    monkeypatch.setattr("tickrail_cli.jobs.SystemClock", lambda: noon)
+    api.on("GET", NIGHTLY, Answer(body=JOB))
+    api.on("GET", f"{NIGHTLY}/slots", slots_by_query)
+
+    def hours(*words: str) -> list[int]:
+        said = tickrail("slots", "nightly", "--output", "json", *words)
+        return [datetime.fromisoformat(x["at"]).hour for x in said.json()["items"]]
+
+    assert hours("--limit", "2") == [15, 14, 13, 12, 11]
+    assert hours("--limit", "2", "--next", "0") == [12, 11]
+    assert hours("--limit", "2", "--next", "1", "--oldest-first") == [11, 12, 13]
+    since = ("--from", "2026-03-01T03:00:00Z")
+    assert hours(*since, "--limit", "2") == [23, 22]
+    assert hours(*since, "--to", "2026-03-01T05:00:00Z", "--oldest-first") == [3, 4]
