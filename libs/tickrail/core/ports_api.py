@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from tickrail.core.calendars import Calendar
 from tickrail.core.definition import Definition, Plan
 from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
+from tickrail.core.ports_backfill import BackfillRecords
 from tickrail.core.states import State
 
 T = TypeVar("T")
@@ -385,6 +386,11 @@ class Transaction(Protocol):
     @property
     def calendars(self) -> CalendarRecords:
         """Calendars."""
+        ...
+
+    @property
+    def backfills(self) -> BackfillRecords:
+        """Backfills."""
         ...
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:

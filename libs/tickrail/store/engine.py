@@ -15,6 +15,7 @@ from tickrail.core.clock import Clock
 from tickrail.core.errors import TickrailError
 from tickrail.core.ids import TenantId, uuid7
 from tickrail.store.audit import write_audit
+from tickrail.store.backfills import BackfillTable
 from tickrail.store.calendars import CalendarTable
 from tickrail.store.jobs import JobTable
 from tickrail.store.launches import LaunchTable
@@ -89,6 +90,7 @@ class ApiTransaction:
         self.jobs = JobTable(base)
         self.launches = LaunchTable(base)
         self.calendars = CalendarTable(base)
+        self.backfills = BackfillTable(base)
         self._clock = clock
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
