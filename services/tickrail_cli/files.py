@@ -19,7 +19,7 @@ def read_document(file: str) -> Any:  # noqa: ANN401 - any JSON
     Raises:
         click.ClickException: it cannot be read; names line and column.
     """
-    text = _text(file)
+    text = read_text(file)
     if file.endswith((".yaml", ".yml")):
         return _yaml(file, text)
     return parse_json(text, file)
@@ -58,7 +58,12 @@ def _yaml(file: str, text: str) -> Any:  # noqa: ANN401 - any JSON
         raise click.ClickException(f"{file}: not valid YAML: {e}") from None
 
 
-def _text(file: str) -> str:
+def read_text(file: str) -> str:
+    """The text of a file in UTF-8; `-` is standard input.
+
+    Raises:
+        click.ClickException: it cannot be read, is too long, or is not UTF-8.
+    """
     try:
         if file == "-":
             raw = sys.stdin.buffer.read(_MAX_FILE + 1)

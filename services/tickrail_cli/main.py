@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "jobs": ("tickrail_cli.jobs:jobs", "Use", "List, make, pause, trigger and delete jobs."),
     "launches": ("tickrail_cli.launches:launches", "Use", "Watch, read and cancel launches."),
     "slots": ("tickrail_cli.jobs:job_slots", "Use", "Show what became of a job's slots."),
+    "calendars": ("tickrail_cli.calendars:calendars", "Use", "Times that jobs leave out."),
     "preview": ("tickrail_cli.preview:preview", "Use", "Show the next runs of a schedule."),
     "import": ("tickrail_cli.import_crontab:import_group", "Use", "Make jobs of a crontab."),
     "system": ("tickrail_cli.system:system", "Use", "Look at partitions and their owners."),
