@@ -16,11 +16,14 @@ from tickrail.core.clock import Clock
 from tickrail.core.errors import Problem, TickrailError
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.targets import Webhook
+from tickrail.engine.backfill_requests import BackfillRequests
+from tickrail.engine.calendars import CalendarRules, Calendars
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
 from tickrail.engine.pauses import Pauses
 from tickrail.executors.egress import EgressPolicy, check_url
+from tickrail.formats.ics import read_icalendar
 from tickrail.store.engine import ApiDatabase
 from tickrail.store.session import DatabaseSettings
 from tickrail_api.auth import Authenticator
@@ -104,7 +107,9 @@ def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI
         authenticator=Authenticator(database, clock, settings.pepper),
         jobs=Jobs(rules, clock),
         pauses=Pauses(rules),
+        backfills=BackfillRequests(rules, clock),
         launches=Launches(clock),
+        calendars=Calendars(CalendarRules(settings.history, read_icalendar), clock),
     )
     app.state.routes = []
     for router in routers():

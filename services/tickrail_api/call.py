@@ -21,6 +21,8 @@ from starlette.responses import Response
 from tickrail.core.clock import Clock
 from tickrail.core.errors import ForbiddenError, InvalidInputError, MalformedError, Problem
 from tickrail.core.ids import TenantId
+from tickrail.engine.backfill_requests import BackfillRequests
+from tickrail.engine.calendars import Calendars
 from tickrail.engine.job_rules import Precondition
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
@@ -46,7 +48,9 @@ class Parts:
     authenticator: Authenticator
     jobs: Jobs
     pauses: Pauses
+    backfills: BackfillRequests
     launches: Launches
+    calendars: Calendars
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,20 @@ class Call:
         return parse_body(
             self._request.scope["tickrail.body"], self._request.headers.get("content-type")
         )
+
+    def calendar_document(self) -> Any:  # noqa: ANN401 - as above
+        """The document of a calendar: a body of `text/calendar` stands as its `icalendar`.
+
+        Raises:
+            MalformedError: neither JSON within the bounds nor text in UTF-8.
+        """
+        kind = self._request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "text/calendar":
+            return self.document()
+        try:
+            return {"icalendar": self._request.scope["tickrail.body"].decode("utf-8-sig")}
+        except UnicodeDecodeError as e:
+            raise MalformedError(f"The iCalendar file is not UTF-8 (byte {e.start}).") from None
 
     @contextmanager
     def read(self) -> Iterator[ApiTransaction]:
@@ -252,4 +270,5 @@ def no_parameters(request: Request) -> None:
 Reads = Annotated[Call, Depends(needs("read"))]
 Runs = Annotated[Call, Depends(needs("run"))]
 Writes = Annotated[Call, Depends(needs("write"))]
+Administers = Annotated[Call, Depends(needs("admin"))]
 Operates = Annotated[Call, Depends(needs("read", operator=True))]

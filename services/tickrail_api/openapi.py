@@ -12,11 +12,22 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from tickrail_api.schemas.backfill import CancelBackfill, NewBackfill
 from tickrail_api.schemas.base import ProblemDocument
+from tickrail_api.schemas.calendar import NewCalendar
 from tickrail_api.schemas.job import NewJob, Pause, Resume, Trigger
 from tickrail_api.schemas.other import PreviewRequest
 
-REQUESTS: Sequence[type[BaseModel]] = (NewJob, Pause, Resume, Trigger, PreviewRequest)
+REQUESTS: Sequence[type[BaseModel]] = (
+    NewJob,
+    Pause,
+    Resume,
+    Trigger,
+    PreviewRequest,
+    NewCalendar,
+    NewBackfill,
+    CancelBackfill,
+)
 """The documents that requests hold; answers come with their routes."""
 _REF = "#/components/schemas/{model}"
 _JSON = "application/json"
@@ -40,6 +51,13 @@ def body(
     """What a route says of its request's body."""
     ref = {"$ref": _REF.format(model=model.__name__)}
     return {"requestBody": {"required": required, "content": {kind: _content(ref, examples)}}}
+
+
+def text_calendar(request: dict[str, Any], example: str) -> dict[str, Any]:
+    """The body of a request, or an iCalendar file in its place."""
+    schema = {"type": "string", "description": "An iCalendar file (RFC 5545) in UTF-8."}
+    request["requestBody"]["content"]["text/calendar"] = _content(schema, [example])
+    return request
 
 
 def merge_patch(*examples: object) -> dict[str, Any]:
@@ -129,7 +147,7 @@ def _finish(path: str, verb: str, operation: dict[str, Any]) -> None:
     headers = ["Tickrail-Tenant"]
     if verb == "post":
         headers.append("Idempotency-Key")
-    if verb != "get" and path.startswith("/v1/jobs/{job}"):
+    if verb != "get" and path.startswith(("/v1/jobs/{job}", "/v1/calendars/{name}")):
         headers.append("If-Match")
     if verb == "put":
         headers.append("If-None-Match")
