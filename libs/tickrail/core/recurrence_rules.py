@@ -163,8 +163,17 @@ class Recurrence:
         """The parts as dateutil names them."""
         given: dict[str, Any] = {name.lower(): tuple(v) for name, v in self.parts.items()}
         if self.days:
-            given["byweekday"] = [weekday(day, n) if n else weekday(day) for n, day in self.days]
+            given["byweekday"] = [
+                weekday(day, n) if n else weekday(day) for n, day in self._numbered()
+            ]
         return given
+
+    def _numbered(self) -> Iterator[tuple[int, int]]:
+        """The weekdays, all with their number or none: dateutil takes a mixture for "both"."""
+        most = 5 if self.frequency == "MONTHLY" or "BYMONTH" in self.parts else 53
+        mixed = any(n for n, _ in self.days)
+        for n, day in self.days:
+            yield from [(n, day)] if n or not mixed else [(i, day) for i in range(1, most + 1)]
 
     def _once(
         self, frequency: int, year: int, month: int, given: Mapping[str, Any]
@@ -201,6 +210,8 @@ def parse_rule(text: str, start: datetime, local: Callable[[datetime], datetime]
     until = _until(parts.pop("UNTIL"), local) if "UNTIL" in parts else None
     if count is not None and until is not None:
         raise RuleError("has both COUNT and UNTIL", "one of them")
+    if until is not None and until < start:
+        raise RuleError(f"has UNTIL={until:%Y-%m-%d}", "an end that is not before its start")
     week_start = parts.pop("WKST", "MO")
     if week_start not in _DAYS:
         raise RuleError(f"has WKST={week_start[:20]}", "one of " + ", ".join(_DAYS))
