@@ -207,10 +207,13 @@ def upcoming(s: Schedule, after: datetime, n: int) -> list[Slot]:
 
 
 def describe(s: Schedule, due: datetime) -> Slot:
-    """How a due instant of this schedule is shown."""
+    """How a due instant of this schedule is shown.
+
+    One that a calendar moved is no slot of any part; the first part's zone shows it.
+    """
     if isinstance(s, AnyOf):
         before = due - timedelta(microseconds=1)
-        s = next(p for p in s.parts if next_after(p, before) == due)
+        s = next((p for p in s.parts if next_after(p, before) == due), s.parts[0])
     seconds, micros = (due - EPOCH) // _SECOND, due.microsecond
     where = zone("UTC" if isinstance(s, Every) else s.zone)
     notes = list(_passes(where, seconds))
