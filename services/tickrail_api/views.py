@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tickrail.core.definition import instant_text, parse_plan
 from tickrail.core.errors import TickrailError
+from tickrail.core.lint import LintWarning
 from tickrail.core.policies import PRIORITIES
 from tickrail.core.ports_api import AttemptRecord, JobRecord, LaunchRecord
 from tickrail.core.schedule import Slot
@@ -36,6 +37,16 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "created_at": instant_text(job.created_at),
         "updated_at": instant_text(job.updated_at),
     }
+
+
+def job_answer(job: JobRecord, hints: Iterable[LintWarning]) -> dict[str, Any]:
+    """One job with what is probably not meant in it."""
+    return {**job_document(job), "lint": [lint_document(w) for w in hints]}
+
+
+def lint_document(warning: LintWarning) -> dict[str, str]:
+    """A warning."""
+    return {"code": warning.code, "message": warning.message, "pointer": warning.pointer}
 
 
 def ordered(definition: Mapping[str, Any]) -> dict[str, Any]:

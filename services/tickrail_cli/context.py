@@ -131,6 +131,11 @@ class Context:
 
             click.echo(output.dump(answer, self.output))
 
+    def note(self, text: str) -> None:
+        """Tell people what they may not have meant; programs find it in the answer."""
+        if self.output == "table":
+            self.console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
+
     def close(self) -> None:
         """Close the client."""
         if self._client is not None:

@@ -130,6 +130,8 @@ def create_job(session: Context, /, *, file: str | None, paused: bool, **given: 
     made = session.client().request("POST", "/v1/jobs", json=document)
     next_run = session.time(made.get("next_run_at"))
     session.done(f"Created {made['name']} ({made['id']}), next run {next_run}.", made)
+    for warning in made.get("lint") or ():
+        session.note(warning["message"])
 
 
 def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:

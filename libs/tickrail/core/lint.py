@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tickrail.core.cron import CronExpression
@@ -13,6 +13,8 @@ from tickrail.core.schedule_values import AnyOf, CalendarInterval, Cron, Schedul
 from tickrail.core.walk import Fold, Gap, Walker
 from tickrail.core.zones import EPOCH, FAR, local_text, zone
 
+HERD: Final = 1_000
+"""So many jobs of a tenant that wait for one instant are a herd."""
 _AHEAD: Final = 2 * 366 * 86400
 _ALL_SIXTY: Final = 60
 _SHORT_MONTHS: Final = (29, 30, 31)
@@ -50,6 +52,17 @@ def lint(schedule: Schedule | None, now: datetime, pointer: str = "/schedule") -
         found = [*_calendar(schedule), *_transitions(schedule, now)]
         return [LintWarning(code, message, f"{pointer}/calendar") for code, message in found]
     return []
+
+
+def herd(at: datetime, pointer: str = "/schedule") -> LintWarning:
+    """The warning about a crowd of jobs that are due at one instant."""
+    shown = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return LintWarning(
+        "herd",
+        f"{HERD:,} or more active jobs are due at {shown} UTC; an H in the place of the minute, or"
+        " a jitter, spreads them",
+        pointer,
+    )
 
 
 def lint_expression(e: CronExpression) -> Iterator[tuple[str, str]]:

@@ -223,6 +223,13 @@ class JobRecords(Protocol):
         """Jobs in order of created_at or name."""
         ...
 
+    def waiting_at(self, at: datetime, most: int) -> int:
+        """How many active jobs wait for this very instant, counted up to `most`.
+
+        Looks at 10,000 jobs of all tenants at most, so in a larger crowd it may find fewer.
+        """
+        ...
+
     def insert_skips(self, job: JobId, skips: Sequence[SkippedRun]) -> None:
         """Record slots that are not launched."""
         ...

@@ -41,7 +41,7 @@ from tickrail.engine.job_rules import (
 ANSWER_FIELDS = frozenset(
     {
         "id", "version", "state", "next_run_at", "last_launch", "partition", "created_at",
-        "updated_at", "schedule_words", "error",
+        "updated_at", "schedule_words", "error", "lint",
     }
 )  # fmt: skip
 """What an answer has beside the definition. A document read, edited and sent back may hold them."""

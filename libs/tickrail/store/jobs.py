@@ -17,6 +17,7 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    text,
     true,
     tuple_,
     update,
@@ -62,6 +63,8 @@ _SELECT = (
 )
 # Written out, not a parameter: only so does a prepared statement match the partial index.
 _LIVE = _J.state != literal_column("'deleted'", Text)
+
+_WAITING = text("select count_waiting(:at, :most)")
 
 
 class JobTable:
@@ -205,6 +208,11 @@ class JobTable:
         last = items[-1]
         value = last.name if page.key == "name" else last.created_at
         return Page(items, Position(value, str(last.id)))
+
+    def waiting_at(self, at: datetime, most: int) -> int:
+        """How many active jobs wait for this very instant, counted up to `most`."""
+        found: int = self._tx.execute(_WAITING, {"at": at, "most": most}).scalar_one()
+        return found
 
     def insert_skips(self, job: JobId, runs: Sequence[SkippedRun]) -> None:
         """Record slots that are not launched."""

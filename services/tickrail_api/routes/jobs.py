@@ -11,6 +11,7 @@ from starlette.responses import Response
 from tickrail.core.definition import NAME
 from tickrail.core.errors import NotFoundError
 from tickrail.core.ports_api import JobFilter, JobRef, JobState, Transaction
+from tickrail.engine.hints import job_hints
 from tickrail.engine.job_rules import require
 from tickrail_api.call import Answer, Reads, Writes, no_parameters
 from tickrail_api.openapi import answers, body, merge_patch, page
@@ -24,8 +25,17 @@ from tickrail_api.paging import (
     read_name,
     tag_parameters,
 )
-from tickrail_api.schemas.job import INTERVAL_JOB, JOB, NEW_JOB, PATCH, Job, JobPage, NewJob
-from tickrail_api.views import etag, job_document
+from tickrail_api.schemas.job import (
+    INTERVAL_JOB,
+    JOB,
+    JOB_ANSWER,
+    NEW_JOB,
+    PATCH,
+    JobAnswer,
+    JobPage,
+    NewJob,
+)
+from tickrail_api.views import etag, job_answer, job_document
 
 router = APIRouter(tags=["jobs"])
 plain = [Depends(no_parameters)]
@@ -81,7 +91,7 @@ def list_jobs(call: Reads, query: Annotated[JobList, Query()]) -> Response:
     "/v1/jobs",
     status_code=201,
     dependencies=plain,
-    responses=answers(Job, JOB, 201),
+    responses=answers(JobAnswer, JOB_ANSWER, 201),
     openapi_extra=body(NewJob, NEW_JOB, INTERVAL_JOB),
 )
 def create_job(call: Writes) -> Response:
@@ -91,23 +101,24 @@ def create_job(call: Writes) -> Response:
     def effect(tx: Transaction) -> Answer:
         job = call.parts.jobs.create(tx, draft)
         location = {"Location": f"/v1/jobs/{job.id}", **etag(job)}
-        return Answer(job_document(job), 201, location)
+        return Answer(job_answer(job, job_hints(tx, job, crowd=True)), 201, location)
 
     return call.write(effect)
 
 
-@router.get("/v1/jobs/{job}", dependencies=plain, responses=answers(Job, JOB))
+@router.get("/v1/jobs/{job}", dependencies=plain, responses=answers(JobAnswer, JOB_ANSWER))
 def get_job(call: Reads, job: str) -> Response:
     """Read a job. Scope: read."""
     with call.read() as tx:
         found = require(tx, path_ref(job))
-    return Answer(job_document(found), headers=etag(found)).response()
+        hints = job_hints(tx, found)
+    return Answer(job_answer(found, hints), headers=etag(found)).response()
 
 
 @router.put(
     "/v1/jobs/{job}",
     dependencies=plain,
-    responses=answers(Job, JOB, 200, 201),
+    responses=answers(JobAnswer, JOB_ANSWER, 200, 201),
     openapi_extra=body(NewJob, NEW_JOB),
 )
 def put_job(call: Writes, job: str) -> Response:
@@ -122,7 +133,8 @@ def put_job(call: Writes, job: str) -> Response:
         headers = etag(found)
         if created:
             headers["Location"] = f"/v1/jobs/{found.id}"
-        return Answer(job_document(found), 201 if created else 200, headers)
+        answer = job_answer(found, job_hints(tx, found, crowd=True))
+        return Answer(answer, 201 if created else 200, headers)
 
     return call.write(effect)
 
@@ -130,7 +142,7 @@ def put_job(call: Writes, job: str) -> Response:
 @router.patch(
     "/v1/jobs/{job}",
     dependencies=plain,
-    responses=answers(Job, JOB),
+    responses=answers(JobAnswer, JOB_ANSWER),
     openapi_extra=merge_patch(PATCH),
 )
 def patch_job(call: Writes, job: str) -> Response:
@@ -139,7 +151,8 @@ def patch_job(call: Writes, job: str) -> Response:
 
     def effect(tx: Transaction) -> Answer:
         found = call.parts.jobs.patch(tx, ref, document, wanted)
-        return Answer(job_document(found), headers=etag(found))
+        answer = job_answer(found, job_hints(tx, found, crowd=True))
+        return Answer(answer, headers=etag(found))
 
     return call.write(effect)
 

@@ -15,6 +15,7 @@ from tickrail.core.lint import lint
 from tickrail.core.ports_api import JobRecord, Transaction
 from tickrail.core.schedule import describe, parse_schedule, schedule_document
 from tickrail.core.words import in_words
+from tickrail.engine.hints import crowd_hints
 from tickrail.engine.job_rules import require
 from tickrail.engine.ledger import first_slots
 from tickrail_api.call import Answer, Reads
@@ -22,7 +23,7 @@ from tickrail_api.openapi import answers, body
 from tickrail_api.paging import job_ref
 from tickrail_api.routes.jobs import plain
 from tickrail_api.schemas.other import PREVIEW, PREVIEW_REQUEST, Preview, PreviewRequest
-from tickrail_api.views import slot_document
+from tickrail_api.views import lint_document, slot_document
 
 router = APIRouter(tags=["schedules"])
 
@@ -55,6 +56,7 @@ def _preview(tx: Transaction, document: object) -> Answer:
     reader.finish("preview")
     plan = Plan(schedule=schedule, starts_at=starts_at, ends_at=ends_at)
     found = [] if schedule is None else first_slots(plan, after, n)
+    crowd = crowd_hints(tx, found[0] if found else None)
     return Answer(
         {
             "items": []
@@ -62,10 +64,7 @@ def _preview(tx: Transaction, document: object) -> Answer:
             else [slot_document(describe(schedule, s)) for s in found],
             "words": in_words(schedule),
             "schedule": None if schedule is None else schedule_document(schedule),
-            "lint": [
-                {"code": w.code, "message": w.message, "pointer": w.pointer}
-                for w in lint(schedule, tx.now)
-            ],
+            "lint": [lint_document(w) for w in (*lint(schedule, tx.now), *crowd)],
             "difference": None if job is None else _difference(tx, job, found, after, n),
         }
     )

@@ -34,6 +34,14 @@ class Retry(Document):
     jitter: float = Field(0.2, ge=0, le=0.9)
 
 
+class CalendarUse(Document):
+    """The calendars of a job: times that are left out, and those outside of which all are."""
+
+    exclude: list[str] = Field(default_factory=list, max_length=20)
+    include: list[str] = Field(default_factory=list, max_length=20)
+    on_excluded: Literal["skip", "next_allowed"] = "skip"
+
+
 class JobDocument(Document):
     """A job as its owner writes it."""
 
@@ -52,6 +60,7 @@ class JobDocument(Document):
     ends_at: Instant | None = None
     max_launches: int | None = Field(None, ge=1)
     jitter: Duration = Field("0s", description="Spreads the due instants of slots by up to this.")
+    calendars: CalendarUse | None = None
     misfire: Misfire = Misfire()
     overlap: Overlap = Field("skip", description="What a due slot does while a launch is open.")
     if_uncertain: Literal["rerun", "skip"] = Field(
@@ -98,6 +107,20 @@ class Job(JobDocument):
     error: str | None = Field(description="Why the job cannot be planned, if it cannot.")
     created_at: Instant
     updated_at: Instant
+
+
+class Warn(Document):
+    """What is legal but probably not meant."""
+
+    code: str
+    message: str
+    pointer: str
+
+
+class JobAnswer(Job):
+    """One job as answered, with what is probably not meant in it."""
+
+    lint: list[Warn]
 
 
 class JobPage(Document):
@@ -174,6 +197,17 @@ JOB = {
     "error": None,
     "created_at": "2026-03-01T12:00:00Z",
     "updated_at": "2026-03-01T12:00:00Z",
+}
+JOB_ANSWER = {
+    **JOB,
+    "lint": [
+        {
+            "code": "in_gap",
+            "message": "2026-03-29 02:00 does not exist in Europe/Berlin; it fires at"
+            " 2026-03-29T03:00:00+02:00 (gap: after)",
+            "pointer": "/schedule/cron",
+        }
+    ],
 }
 PAUSE = {"until": "2099-01-01T00:00:00Z", "reason": "maintenance", "in_flight": "finish"}
 RESUME = {"catch_up": "none"}

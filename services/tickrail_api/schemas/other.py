@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from tickrail_api.schemas.base import INSTANT, JOB_ID, Document, Instant
+from tickrail_api.schemas.job import Warn
 
 
 class UpcomingSlot(Document):
@@ -32,14 +33,6 @@ class PreviewRequest(Document):
     after: Instant | None = Field(None, description="From when on; now.")
     n: int = Field(10, ge=1, le=500, description="How many slots.")
     job: str | None = Field(None, description="Id or `name:<name>` of a job to compare with.")
-
-
-class Warn(Document):
-    """What is legal but probably not meant."""
-
-    code: str
-    message: str
-    pointer: str
 
 
 class Difference(Document):

@@ -23,7 +23,7 @@ from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.store.session import DatabaseSettings
 from tickrail_api.app import ApiSettings, create_app
 from tickrail_api.openapi import openapi_document
-from tickrail_api.schemas.job import Job, JobDocument, Misfire, NewJob, Retry
+from tickrail_api.schemas.job import JobAnswer, JobDocument, Misfire, NewJob, Retry
 from tickrail_api.schemas.launch import LedgerSlot
 
 JOB = JobId(UUID(int=1))
@@ -131,7 +131,7 @@ def test_the_models_have_the_fields_and_the_defaults_of_the_validator() -> None:
 
 
 def test_an_answer_is_the_definition_and_the_fields_named_so() -> None:
-    assert set(Job.model_fields) == set(canonical()) | ANSWER_FIELDS | {"paused"}
+    assert set(JobAnswer.model_fields) == set(canonical()) | ANSWER_FIELDS | {"paused"}
     assert set(NewJob.model_fields) == set(canonical()) | {"paused"}
 
 

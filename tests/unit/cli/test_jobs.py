@@ -117,6 +117,15 @@ def test_a_file_that_is_no_document_is_refused(
     assert said in answer.err
 
 
+def test_create_tells_what_is_probably_not_meant(tickrail: Tickrail, api: StubApi) -> None:
+    lint = [{"code": "herd", "message": "many jobs are due then", "pointer": "/schedule"}]
+    made = {**JOB, "lint": lint}
+    api.on("POST", "/v1/jobs", Answer(201, made))
+    flags = ("jobs", "create", "--name", "x", "--every", "1h", "--shell", "date")
+    assert tickrail(*flags).out.splitlines()[1:] == ["note: many jobs are due then"]
+    assert tickrail(*flags, "--output", "json").json() == made
+
+
 def test_create_from_flags(tickrail: Tickrail, api: StubApi) -> None:
     api.on("POST", "/v1/jobs", Answer(201, JOB))
     flags = ("--name", "x", "--cron", "0 2 * * *", "--tz", "UTC", "--shell", "date", "--payload")

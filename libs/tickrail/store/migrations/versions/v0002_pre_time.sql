@@ -108,6 +108,27 @@ create table tzdata_changes (
 create index tzdata_changes_tenant on tzdata_changes (tenant_id, changed_at, job_id);
 create index tzdata_changes_all on tzdata_changes (changed_at, job_id);
 
+-- How many active jobs of the transaction's tenant wait for one instant. No index begins with the
+-- tenant and the instant, since each tick would write it; so the instant is looked up in each
+-- partition, whoever's jobs are there, up to a bound.
+create function count_waiting(at timestamptz, most int) returns int
+language sql stable security definer set search_path = pg_catalog, public as $$
+  select count(*)::int from (
+    select from (
+      select j.tenant_id
+      from public.partitions p
+      cross join lateral (
+        select tenant_id from public.jobs
+        where partition = p.partition and state = 'active' and next_run_at = at
+        limit 10000
+      ) j
+      limit 10000
+    ) waiting
+    where tenant_id = nullif(current_setting('tickrail.tenant', true), '')::uuid
+    limit most
+  ) mine
+$$;
+
 -- Operators see what moved in the jobs of every tenant, the newest first.
 create function list_tzdata_changes(before timestamptz, job uuid, most int)
 returns table (changed_at timestamptz, job_id uuid, job_name text, tenant text, zones text[],
@@ -141,10 +162,10 @@ begin
 end
 $$;
 
-revoke all on function take_operation(interval), list_tzdata_changes(timestamptz, uuid, int)
-  from public;
-grant execute on function take_operation(interval), list_tzdata_changes(timestamptz, uuid, int)
-  to tickrail_api;
+revoke all on function take_operation(interval), count_waiting(timestamptz, int),
+  list_tzdata_changes(timestamptz, uuid, int) from public;
+grant execute on function take_operation(interval), count_waiting(timestamptz, int),
+  list_tzdata_changes(timestamptz, uuid, int) to tickrail_api;
 grant select, insert, update on operations, backfills to tickrail_api;
 grant select, insert, update, delete on job_calendars to tickrail_api;
 grant select on tzdata_changes to tickrail_api;

@@ -1,0 +1,28 @@
+"""What is legal in a job but probably not meant, as those who write and read it are told."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tickrail.core.definition import parse_plan
+from tickrail.core.errors import TickrailError
+from tickrail.core.lint import HERD, LintWarning, herd, lint
+from tickrail.core.ports_api import JobRecord, JobState, Transaction
+
+
+def crowd_hints(tx: Transaction, at: datetime | None) -> list[LintWarning]:
+    """The warning that many jobs of the tenant wait for this very instant, where they do."""
+    if at is None or tx.jobs.waiting_at(at, HERD) < HERD:
+        return []
+    return [herd(at)]
+
+
+def job_hints(tx: Transaction, job: JobRecord, *, crowd: bool = False) -> list[LintWarning]:
+    """Warnings about a job's schedule, and about the crowd that its next run is in if asked."""
+    try:
+        found = lint(parse_plan(job.plan, job=job.id, now=tx.now).schedule, tx.now)
+    except TickrailError:
+        return []  # a plan that this version cannot read; the job's `error` says it
+    if crowd and job.state is JobState.ACTIVE:
+        found += crowd_hints(tx, job.next_run_at)
+    return found
