@@ -16,6 +16,7 @@ from tickrail.core.calendars import Calendar
 from tickrail.core.definition import Definition, Plan
 from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
 from tickrail.core.ports_backfill import BackfillRecords
+from tickrail.core.ports_operations import OperationRecords
 from tickrail.core.states import State
 
 T = TypeVar("T")
@@ -67,8 +68,10 @@ class JobRecord:
     """A job as it stands: its present definition and where it is in its schedule.
 
     `definition` is the canonical document of `version`, accepted at `defined_at`; `plan` is the
-    part of it that the tick reads. `last_slot_at` is the last slot that was decided on; `launched`
-    counts launches towards max_launches.
+    part of it that the tick reads. `last_slot_at` is up to where slots are decided on; `launched`
+    counts launches towards max_launches; `skip_next` slots are to be left out by hand; `catch_up`
+    bounds what is launched of the slots of a pause (`core.catch_up`); `awaits`: the next run is
+    measured from the end of the open launch.
     """
 
     id: JobId
@@ -87,6 +90,9 @@ class JobRecord:
     created_at: datetime
     updated_at: datetime
     last_launch: LaunchRecord | None = None
+    skip_next: int = 0
+    catch_up: Mapping[str, Any] | None = None
+    awaits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +218,7 @@ class JobRecords(Protocol):
         ...
 
     def move(self, job: JobRecord, resume_at: datetime | None = None) -> None:
-        """Write state, pause and next run; the row is locked by the caller."""
+        """Write state, pause, next run and what is to be left out; the caller holds the row."""
         ...
 
     def definition_of(self, job: JobId, version: int) -> Mapping[str, Any] | None:
@@ -398,6 +404,11 @@ class Transaction(Protocol):
     @property
     def backfills(self) -> BackfillRecords:
         """Backfills."""
+        ...
+
+    @property
+    def operations(self) -> OperationRecords:
+        """Operations."""
         ...
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:

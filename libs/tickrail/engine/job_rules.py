@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tickrail.core.definition import instant_text
-from tickrail.core.errors import NotFoundError, PreconditionFailedError, Problem
+from tickrail.core.catch_up import stored_catch_up
+from tickrail.core.definition import Plan, instant_text, parse_plan
+from tickrail.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    PreconditionFailedError,
+    Problem,
+)
 from tickrail.core.plan import Situation
 from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun, Transaction
+from tickrail.core.timetable import Allowance
 
 PAUSED = "paused"
 SKIPPED_BY_HAND = "skipped_by_hand"
+EXCLUDED = "excluded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,38 @@ def require(tx: Transaction, ref: JobRef, *, lock: bool = False) -> JobRecord:
     return job
 
 
+def plan_of(tx: Transaction, job: JobRecord) -> Plan:
+    """The job's plan, its calendars with it."""
+    return resolve(tx, parse_plan(job.plan, job=job.id, now=tx.now))
+
+
+def resolve(tx: Transaction, plan: Plan, *, lock: bool = False) -> Plan:
+    """The plan with the calendars that it names; `lock` shares their rows until the commit.
+
+    Raises:
+        InvalidInputError: one of them is not there.
+        InProgressError: one of them is being changed at this moment.
+    """
+    use = plan.calendars
+    if use is None:
+        return plan
+    found = tx.calendars.load(use.names, lock=lock)
+    problems = [
+        Problem(f"/calendars/{field}/{i}", f"{name!r} is not there", "a calendar that there is")
+        for field, names in (("exclude", use.exclude), ("include", use.include))
+        for i, name in enumerate(names)
+        if name not in found
+    ]
+    if problems:
+        raise InvalidInputError("The job is not valid.", problems)
+    allowance = Allowance(
+        tuple(found[name] for name in use.exclude),
+        tuple(found[name] for name in use.include),
+        use.on_excluded,
+    )
+    return replace(plan, allowance=allowance)
+
+
 def check_version(tx: Transaction, job: JobRecord | None, wanted: Precondition) -> None:
     """Hold a precondition against the job as it is.
 
@@ -85,9 +125,20 @@ def check_version(tx: Transaction, job: JobRecord | None, wanted: Precondition) 
 def within_history(
     runs: Sequence[SkippedRun], reason: str, now: datetime, history: timedelta
 ) -> list[SkippedRun]:
-    """The runs with a reason, their ends moved to where the history still has room."""
+    """The runs with a reason, their ends moved to where the history still has room.
+
+    What a calendar left out keeps its reason.
+    """
     oldest = (now - history).replace(microsecond=0)
-    return [SkippedRun(reason, max(r.first, oldest), max(r.last, oldest), r.count) for r in runs]
+    return [
+        SkippedRun(
+            EXCLUDED if r.reason == EXCLUDED else reason,
+            max(r.first, oldest),
+            max(r.last, oldest),
+            r.count,
+        )
+        for r in runs
+    ]
 
 
 def pause_note(tx: Transaction, until: datetime | None, reason: str) -> dict[str, Any]:
@@ -103,7 +154,14 @@ def pause_note(tx: Transaction, until: datetime | None, reason: str) -> dict[str
 def situation(job: JobRecord) -> Situation:
     """A paused or overdue job as the planner wants it."""
     due = job.next_run_at or datetime.max.replace(tzinfo=UTC)
-    return Situation(job.id, due, launched=job.launched, last_slot=job.last_slot_at)
+    return Situation(
+        job.id,
+        due,
+        launched=job.launched,
+        last_slot=job.last_slot_at,
+        skip_next=job.skip_next,
+        catch_up=None if job.catch_up is None else stored_catch_up(job.catch_up),
+    )
 
 
 def same(a: Any, b: Any) -> bool:  # noqa: ANN401 - JSON values

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tickrail.core.clock import Clock
-from tickrail.core.definition import Definition, Plan, parse_definition, parse_plan
+from tickrail.core.definition import Definition, Plan, parse_definition
 from tickrail.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -22,7 +22,7 @@ from tickrail.core.errors import (
 from tickrail.core.ids import JobId, uuid7
 from tickrail.core.plan import first_due, plan_resume
 from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
-from tickrail.core.schedule import AnyOf, At, Every, MeasuredFrom, Schedule
+from tickrail.core.schedule import AnyOf, At, Schedule
 from tickrail.core.sharding import partition_of
 from tickrail.engine.job_rules import (
     ANY,
@@ -32,7 +32,9 @@ from tickrail.engine.job_rules import (
     Precondition,
     check_version,
     pause_note,
+    plan_of,
     require,
+    resolve,
     same,
     situation,
     within_history,
@@ -41,12 +43,12 @@ from tickrail.engine.job_rules import (
 ANSWER_FIELDS = frozenset(
     {
         "id", "version", "state", "next_run_at", "last_launch", "partition", "created_at",
-        "updated_at", "schedule_words", "error", "lint",
+        "updated_at", "schedule_words", "skip_next", "error", "lint",
     }
 )  # fmt: skip
 """What an answer has beside the definition. A document read, edited and sent back may hold them."""
 
-_TIMING = ("schedule", "starts_at", "ends_at", "jitter", "max_launches")
+_TIMING = ("schedule", "starts_at", "ends_at", "jitter", "max_launches", "calendars")
 _TICK = timedelta(microseconds=1)
 
 
@@ -81,7 +83,6 @@ class Jobs:
         definition = parse_definition(
             document, job=job, now=now, check_target=self._rules.check_target
         )
-        _check_offered(definition.plan.schedule)
         return Draft(job, definition, now, paused)
 
     def create(self, tx: Transaction, draft: Draft) -> JobRecord:
@@ -93,7 +94,8 @@ class Jobs:
         """
         definition = draft.definition
         _check_queue(tx, definition)
-        next_run_at = self._first_run(definition.plan, draft.id, tx.now)
+        plan = resolve(tx, definition.plan, lock=True)
+        next_run_at = self._first_run(plan, draft.id, tx.now)
         job = JobRecord(
             id=draft.id,
             name=definition.name,
@@ -101,7 +103,7 @@ class Jobs:
             version=1,
             state=JobState.PAUSED if draft.paused else JobState.ACTIVE,
             next_run_at=next_run_at,
-            last_slot_at=None,
+            last_slot_at=None if plan.allowance is None else tx.now,
             launched=0,
             plan=definition.plan_document(),
             definition=definition.document(),
@@ -122,6 +124,8 @@ class Jobs:
                     )
                 ],
             )
+        if plan.calendars is not None:
+            tx.calendars.use(job.id, plan.calendars.names)
         tx.audit("job.create", f"job:{job.id}", None, job.definition)
         tx.wake_schedulers()
         return job
@@ -186,8 +190,6 @@ class Jobs:
         if same(new, job.definition):
             return job
         changed = [name for name, value in new.items() if not same(value, job.definition[name])]
-        if "schedule" in changed:
-            _check_offered(definition.plan.schedule)
         if "target" in changed and self._rules.check_target is not None:
             problems = self._rules.check_target(definition.target)
             if problems:
@@ -205,7 +207,10 @@ class Jobs:
             updated_at=tx.now,
         )
         if any(name in changed for name in _TIMING):
-            after = self._retime(tx, after, job, definition.plan)
+            plan = resolve(tx, definition.plan, lock=True)
+            after = self._retime(tx, after, job, plan)
+            if "calendars" in changed:
+                tx.calendars.use(job.id, () if plan.calendars is None else plan.calendars.names)
         tx.jobs.replace(after, definition, tx.actor)
         tx.audit("job.change", f"job:{job.id}", job.definition, new)
         tx.wake_schedulers()
@@ -216,7 +221,11 @@ class Jobs:
 
         Slots that were due under the old schedule and not launched are recorded as skipped.
         """
-        skips, last_slot = self._passed(before, tx.now)
+        skips, last_slot = self._passed(tx, before)
+        if plan.allowance is not None:
+            last_slot = max(last_slot or tx.now, tx.now)
+        # The slots of a pause that were to be caught up are those of the old schedule: dealt with.
+        job = replace(job, awaits=False, catch_up=None)
         why = PAUSED if before.state is JobState.PAUSED else SKIPPED_BY_HAND
         tx.jobs.insert_skips(job.id, within_history(skips, why, tx.now, self._rules.history))
         state: JobState = before.state if before.state is JobState.PAUSED else JobState.ACTIVE
@@ -290,15 +299,14 @@ class Jobs:
         tx.wake_schedulers()
 
     def _passed(
-        self, job: JobRecord, now: datetime
+        self, tx: Transaction, job: JobRecord
     ) -> tuple[Sequence[SkippedRun], datetime | None]:
         """Slots of a job that are due and not decided on, and its last slot with them."""
         live = job.state in (JobState.ACTIVE, JobState.PAUSED)
-        if not live or job.next_run_at is None or job.next_run_at > now:
+        if not live or job.next_run_at is None:
             return [], job.last_slot_at
-        plan = parse_plan(job.plan, job=job.id, now=now)
-        decision = plan_resume(plan, situation(job), now)
-        found = [SkippedRun(PAUSED, s.first, s.last, s.count) for s in decision.skipped]
+        decision = plan_resume(plan_of(tx, job), situation(job), tx.now)
+        found = [SkippedRun(s.reason.value, s.first, s.last, s.count) for s in decision.skipped]
         return found, decision.last_slot
 
 
@@ -343,18 +351,6 @@ def _check_queue(tx: Transaction, definition: Definition) -> None:
     else:
         return
     raise InvalidInputError("The job is not valid.", [problem])
-
-
-def _check_offered(schedule: Schedule | None) -> None:
-    """Refuse what a schedule may say and this version does not carry out.
-
-    Raises:
-        InvalidInputError: an interval measured from the end of the run before.
-    """
-    if isinstance(schedule, Every) and schedule.measured_from is MeasuredFrom.COMPLETION:
-        raise _never(
-            "/schedule/measured_from", "completion is not offered in this version", "schedule"
-        )
 
 
 def _one_off(schedule: Schedule) -> datetime | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from enum import StrEnum
 
-from tickrail.core.definition import parse_plan
+from tickrail.core.catch_up import CatchUp, read_bounds
 from tickrail.core.documents import Reader
 from tickrail.core.errors import ConflictError
 from tickrail.core.plan import plan_resume
+from tickrail.core.policies import Misfire
 from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
 from tickrail.engine.job_rules import (
     ANY,
@@ -17,6 +19,7 @@ from tickrail.engine.job_rules import (
     Precondition,
     check_version,
     pause_note,
+    plan_of,
     require,
     situation,
     within_history,
@@ -30,11 +33,15 @@ class InFlight(StrEnum):
     CANCEL = "cancel"
 
 
-class CatchUp(StrEnum):
-    """What a resume does about the slots that passed."""
+class Passed(StrEnum):
+    """What a resume does about the slots that passed; the third choice is a bound."""
 
     NONE = "none"
     POLICY = "policy"
+
+
+MAX_SKIP = 1000
+"""So many slots can be left out by hand."""
 
 
 class Pauses:
@@ -82,14 +89,15 @@ class Pauses:
         """Let a paused job go on; an active one stays as it is.
 
         `catch_up` none: slots that passed are recorded as skipped. policy: the misfire policy
-        decides on them.
+        decides on them. An object (`max_count`, `max_age`, `order`, `per_minute`): they are
+        launched within these bounds, and the others recorded.
 
         Raises:
             NotFoundError, PreconditionFailedError, InvalidInputError: as above.
             ConflictError: the job is finished or deleted.
         """
         reader = Reader({} if document is None else document)
-        catch_up = reader.choice("catch_up", CatchUp.NONE)
+        choice, bounds = _catch_up(reader)
         reader.finish("resume")
         job = require(tx, ref, lock=True)
         check_version(tx, job, wanted)
@@ -98,10 +106,11 @@ class Pauses:
         if job.state is not JobState.PAUSED:
             raise ConflictError(f"The job is {job.state}; only a paused job can be resumed.")
         resumed = replace(job, state=JobState.ACTIVE, paused=None, updated_at=tx.now)
-        if catch_up is CatchUp.NONE and job.next_run_at is not None:
-            plan = parse_plan(job.plan, job=job.id, now=tx.now)
-            decision = plan_resume(plan, situation(job), tx.now)
-            skips = [SkippedRun(PAUSED, s.first, s.last, s.count) for s in decision.skipped]
+        if bounds is not None:
+            resumed = replace(resumed, catch_up=CatchUp(tx.now, bounds).document())
+        elif choice is Passed.NONE and job.next_run_at is not None:
+            decision = plan_resume(plan_of(tx, job), situation(job), tx.now)
+            skips = [SkippedRun(s.reason.value, s.first, s.last, s.count) for s in decision.skipped]
             tx.jobs.insert_skips(job.id, within_history(skips, PAUSED, tx.now, self._rules.history))
             resumed = replace(
                 resumed,
@@ -110,6 +119,46 @@ class Pauses:
                 last_slot_at=decision.last_slot,
             )
         tx.jobs.move(resumed)
-        tx.audit("job.resume", f"job:{job.id}", job.paused, {"catch_up": catch_up.value})
+        tx.audit(
+            "job.resume", f"job:{job.id}", job.paused, {"catch_up": resumed.catch_up or choice}
+        )
         tx.wake_schedulers()
         return resumed
+
+    def skip_next(
+        self, tx: Transaction, ref: JobRef, document: object, wanted: Precondition = ANY
+    ) -> JobRecord:
+        """Leave out the next n slots, in place of what was said before; 0 takes it back.
+
+        Slots of a pause do not count: they are recorded as such.
+
+        Raises:
+            NotFoundError, PreconditionFailedError, InvalidInputError: as above.
+            ConflictError: the job has no slots to come.
+        """
+        reader = Reader(document)
+        if not reader.has("n"):
+            reader.problem("n", "is missing", f"0 to {MAX_SKIP}")
+        count = reader.whole("n", 1, low=0, high=MAX_SKIP)
+        reader.finish("skip")
+        job = require(tx, ref, lock=True)
+        check_version(tx, job, wanted)
+        if job.state not in (JobState.ACTIVE, JobState.PAUSED):
+            raise ConflictError(f"The job is {job.state}; it has no slots to leave out.")
+        if job.definition["schedule"] is None:
+            raise ConflictError("The job has no schedule; it has no slots to leave out.")
+        after = replace(job, skip_next=count, updated_at=tx.now)
+        until = None if job.paused is None else job.paused.get("until")
+        tx.jobs.move(after, resume_at=None if until is None else datetime.fromisoformat(until))
+        tx.audit("job.skip_next", f"job:{job.id}", {"n": job.skip_next}, {"n": count})
+        return after
+
+
+def _catch_up(reader: Reader) -> tuple[Passed, Misfire | None]:
+    """The choice, or the bounds."""
+    if not isinstance(reader.raw("catch_up"), dict):
+        return reader.choice("catch_up", Passed.NONE), None
+    inner = reader.child("catch_up")
+    bounds = read_bounds(inner)
+    reader.absorb(inner)
+    return Passed.POLICY, bounds

@@ -106,6 +106,7 @@ class JobTable:
                 version=job.version,
                 state=job.state.value,
                 next_run_at=job.next_run_at,
+                last_slot_at=job.last_slot_at,
                 plan=definition.plan_document(),
                 paused=_json(job.paused),
             )
@@ -134,6 +135,8 @@ class JobTable:
                     next_run_at=job.next_run_at,
                     last_slot_at=job.last_slot_at,
                     plan=definition.plan_document(),
+                    awaits=job.awaits,
+                    catch_up=_json(job.catch_up),
                     error=None,
                     updated_at=self._tx.now,
                 )
@@ -166,7 +169,7 @@ class JobTable:
             )
 
     def move(self, job: JobRecord, resume_at: datetime | None = None) -> None:
-        """Write state, pause and next run; the row is locked by the caller."""
+        """Write state, pause, next run and what is to be left out; the caller holds the row."""
         self._tx.execute(
             update(jobs)
             .where(_J.id == job.id)
@@ -176,6 +179,9 @@ class JobTable:
                 last_slot_at=job.last_slot_at,
                 paused=_json(job.paused),
                 resume_at=resume_at,
+                skip_next=job.skip_next,
+                catch_up=_json(job.catch_up),
+                awaits=job.awaits,
                 updated_at=self._tx.now,
                 deleted_at=self._tx.now if job.state is JobState.DELETED else None,
             )
@@ -193,7 +199,7 @@ class JobTable:
     def page(self, where: JobFilter, page: PageRequest) -> Page[JobRecord]:
         """Jobs in order of (created_at, id) or (name, id)."""
         column, kind = (_J.name, NAME) if page.key == "name" else (_J.created_at, INSTANT)
-        statement = _SELECT.where(*_conditions(where))
+        statement = _SELECT.where(*job_conditions(where))
         if page.after is not None:
             edge = tuple_(
                 bindparam(None, page.after.value, kind), bindparam(None, UUID(page.after.id), Uuid)
@@ -256,7 +262,8 @@ def _json(value: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - a value for
     return null() if value is None else dict(value)
 
 
-def _conditions(where: JobFilter) -> list[Any]:
+def job_conditions(where: JobFilter) -> list[Any]:
+    """Conditions: the job is one of the filter's."""
     found: list[Any] = tagged(_J.id, where.tags)
     found.append(_J.state.in_([s.value for s in where.states]) if where.states else _LIVE)
     if where.name_prefix is not None:
@@ -295,4 +302,7 @@ def _record(row: Any) -> JobRecord:  # noqa: ANN401 - a row of `_SELECT`
         created_at=row.job_created_at,
         updated_at=row.job_updated_at,
         last_launch=last,
+        skip_next=row.job_skip_next,
+        catch_up=row.job_catch_up,
+        awaits=row.job_awaits,
     )
