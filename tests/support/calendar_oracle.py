@@ -1,6 +1,6 @@
 """Which instants belong to a calendar, found by reading the wall clock and nothing else.
 
-Written for the tests alone: zoneinfo and a walk over days, no code of the project and none of the
+Written for the tests alone: the zones of the tzdata package and a walk over days, no code of the project and none of the
 library that it uses for recurrence rules.
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo
+
+from tests.support.cron_oracle import zone_info
 
 DAY = timedelta(days=1)
 LAST = date(2030, 12, 31)
@@ -23,7 +24,7 @@ NAMES = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 def belongs(document: Mapping[str, Any], instant: datetime) -> bool:
     """Whether an instant belongs to the calendar of a document."""
     usual = document.get("time_zone", "UTC")
-    clock = instant.astimezone(ZoneInfo(usual)).replace(tzinfo=None)
+    clock = instant.astimezone(zone_info(usual)).replace(tzinfo=None)
     return (
         any(_in_days(entry, clock.date()) for entry in document.get("dates", ()))
         or any(_in_year(entry, clock.date()) for entry in document.get("yearly", ()))
@@ -68,7 +69,7 @@ def _in_window(window: Mapping[str, Any], clock: datetime) -> bool:
 
 def _in_event(event: Mapping[str, Any], instant: datetime, usual: str) -> bool:
     zone = "UTC" if event["start"].endswith("Z") else event.get("time_zone", usual)
-    clock = instant.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    clock = instant.astimezone(zone_info(zone)).replace(tzinfo=None)
     start, end = (_moment(event[name]) for name in ("start", "end"))
     left_out = {_moment(text) for text in event.get("except", ())}
     length = end - start

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import icalendar
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from tickrail.core.errors import InvalidInputError, Problem
-from tickrail.core.zones import zone_names
+from tickrail.core.zones import DAY, EPOCH, Zone, zone, zone_names
 
 POINTER: Final = "/icalendar"
 MAX_EVENTS: Final = 2000
@@ -28,6 +27,7 @@ _READ: Final = (
     "SUMMARY",
 )
 _DAY: Final = timedelta(days=1)
+_EPOCH: Final = EPOCH.replace(tzinfo=None)
 
 
 class _Unusable(Exception):  # noqa: N818 - it becomes an error with the event's name
@@ -63,8 +63,9 @@ class _Time:
             return self
         if self.zone is None or other.zone is None:
             raise _Unusable("mixes floating times and times of a zone", "one of the two")
-        moved = self.at.replace(tzinfo=_zone(self.zone)).astimezone(_zone(other.zone))
-        return _Time(moved.replace(tzinfo=None), False, other.zone)
+        instant = _instant(self.at, zone(self.zone))
+        moved = timedelta(seconds=instant + zone(other.zone).offset(instant))
+        return _Time(_EPOCH + moved, False, other.zone)
 
 
 def read_icalendar(text: str) -> dict[str, Any]:
@@ -187,8 +188,8 @@ def _periods(event: Any, length: timedelta) -> Iterator[tuple[_Time, _Time]]:  #
             if isinstance(value, tuple):
                 begin, end = value
                 finish = begin + end if isinstance(end, timedelta) else end
-                zone = group.params.get("TZID")
-                yield _plain(begin, zone), _plain(finish, zone)
+                tzid = group.params.get("TZID")
+                yield _plain(begin, tzid), _plain(finish, tzid)
             else:
                 start = _plain(value, group.params.get("TZID"))
                 yield start, _Time(start.at + length, start.whole_day, start.zone)
@@ -230,8 +231,12 @@ def _known_zone(name: str) -> str | None:
     return str(found) if found in names else None
 
 
-def _zone(name: str) -> tzinfo:
-    return UTC if name == "UTC" else ZoneInfo(name)
+def _instant(at: datetime, where: Zone) -> int:
+    """The first instant at which a clock shows a time; one in a gap counts from before it."""
+    local = (at - _EPOCH) // timedelta(seconds=1)
+    offsets = where.offset(local - DAY), where.offset(local + DAY)
+    found = [local - o for o in offsets if where.offset(local - o) == o]
+    return min(found, default=local - offsets[0])
 
 
 def _check(event: Any) -> None:  # noqa: ANN401 - a component
