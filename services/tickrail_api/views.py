@@ -12,7 +12,7 @@ from tickrail.core.policies import PRIORITIES
 from tickrail.core.ports_api import AttemptRecord, JobRecord, LaunchRecord
 from tickrail.core.schedule import Slot
 from tickrail.core.states import State, shown
-from tickrail.core.words import in_words
+from tickrail.core.words import plan_words
 from tickrail.engine.ledger import Kind, SlotRow
 from tickrail_api.schemas.base import Document
 from tickrail_api.schemas.job import JobDocument, Misfire, Retry
@@ -33,6 +33,7 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "last_launch": None if job.last_launch is None else launch_document(job.last_launch),
         "partition": job.partition,
         "schedule_words": _words(job),
+        "skip_next": job.skip_next,
         "error": job.error,
         "created_at": instant_text(job.created_at),
         "updated_at": instant_text(job.updated_at),
@@ -136,6 +137,6 @@ def etag(job: JobRecord) -> dict[str, str]:
 def _words(job: JobRecord) -> str | None:
     """The schedule in words; None where this version cannot read it."""
     try:
-        return in_words(parse_plan(job.plan, job=job.id, now=job.defined_at).schedule)
+        return plan_words(parse_plan(job.plan, job=job.id, now=job.defined_at))
     except TickrailError:
         return None

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tickrail.core.cron import CronExpression
 from tickrail.core.cron_fields import FieldSet
+from tickrail.core.definition import Plan
 from tickrail.core.schedule_document import clock_text
 from tickrail.core.schedule_values import (
     AnyOf,
     At,
     CalendarInterval,
     Every,
+    Fold,
+    Gap,
     MeasuredFrom,
     Schedule,
     Unit,
 )
+from tickrail.core.timetable import CalendarUse, OnExcluded
 
 _WEEKDAYS: Final = (
     "Sunday",
@@ -49,6 +54,8 @@ _ALL_WEEK: Final = (1 << 7) - 1
 _ALL_MONTHS: Final = (1 << 13) - 2
 _ALL_DAYS: Final = (1 << 32) - 2
 _RUN: Final = 3
+_ONE_RUN: Final = re.compile(r"\w+ to \w+")
+_MANY: Final = 5
 
 
 def in_words(schedule: Schedule | None) -> str:
@@ -56,22 +63,77 @@ def in_words(schedule: Schedule | None) -> str:
     if schedule is None:
         return "By hand only"
     if isinstance(schedule, AnyOf):
-        parts = [in_words(part) for part in schedule.parts]
+        parts = _parts(schedule)
         return "; and ".join([parts[0], *(p[0].lower() + p[1:] for p in parts[1:])])
     if isinstance(schedule, Every):
         return _every(schedule)
     if isinstance(schedule, At):
         return _once(schedule)
     if isinstance(schedule, CalendarInterval):
-        return f"{_calendar(schedule)} in {schedule.zone}"
+        return f"{_calendar(schedule)} in {schedule.zone}{_changes(schedule.gap, schedule.fold)}"
     expression = CronExpression.parse(schedule.expression, hash_key=schedule.hash_key)
-    return f"{cron_words(expression)} in {schedule.zone}"
+    changes = "" if expression.wild else _changes(schedule.gap, schedule.fold)
+    return f"{cron_words(expression)} in {schedule.zone}{changes}"
+
+
+def plan_words(plan: Plan) -> str:
+    """A job's schedule as a sentence, with its start, its end and what else bounds it."""
+    text = in_words(plan.schedule)
+    if plan.schedule is None:
+        return text
+    if plan.calendars is not None:
+        text += _calendars(plan.calendars)
+    if plan.starts_at is not None:
+        text += f", not before {_instant(plan.starts_at)}"
+    if plan.ends_at is not None:
+        text += f", not after {_instant(plan.ends_at)}"
+    if plan.max_launches is not None:
+        text += f", {plan.max_launches} time{'s' * (plan.max_launches > 1)} at most"
+    return text
+
+
+def _parts(schedule: AnyOf) -> list[str]:
+    """The parts in words; both passes of one local time are said once."""
+    said: dict[str, int] = {}
+    for part in schedule.parts:
+        text = in_words(part)
+        said[text] = said.get(text, 0) + (isinstance(part, At) and part.local is not None)
+    return [f"{text}, at both passes" if times > 1 else text for text, times in said.items()]
+
+
+def _changes(gap: Gap, fold: Fold) -> str:
+    """What happens at clock changes, where it is not the default."""
+    told = [t for t in (_GAPS.get(gap), _FOLDS.get(fold)) if t]
+    return f" ({', '.join(told)})" if told else ""
+
+
+_GAPS: Final = {
+    Gap.SHIFT: "later by the gap where the clock skips it",
+    Gap.SKIP: "left out where the clock skips it",
+}
+_FOLDS: Final = {
+    Fold.SECOND: "at the second pass where it comes twice",
+    Fold.BOTH: "at both passes where it comes twice",
+}
+
+
+def _calendars(use: CalendarUse) -> str:
+    text = f", only in {_join(use.include)}" if use.include else ""
+    if use.exclude:
+        text += f", not in {_join(use.exclude)}"
+    if use.on_excluded is OnExcluded.NEXT_ALLOWED:
+        text += " but at the next time that is allowed"
+    return text
+
+
+def _instant(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _once(s: At) -> str:
     if s.local is not None:
         return f"Once at {s.local.replace('T', ' ')} in {s.zone}"
-    return f"Once at {s.instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"Once at {_instant(s.instant)}"
 
 
 def cron_words(e: CronExpression) -> str:
@@ -79,19 +141,25 @@ def cron_words(e: CronExpression) -> str:
     times, each_day = _times(e)
     days = _days(e)
     if e.months != _ALL_MONTHS:
-        days += f" in {_listed(e.months, lambda m: _MONTHS[m - 1])}"
+        months = _listed(e.months, lambda m: _MONTHS[m - 1])
+        # "of the month in May" is "of May", where the whole is about days of the month
+        own = days.endswith(" of the month") and " or " not in days
+        days = f"{days.removesuffix('the month')}{months}" if own else f"{days} in {months}"
     if e.years is not None:
         days += f" in {_listed(e.years, str)}"
     if not days:
         return f"{times} every day" if each_day else times
-    return times + (days if days.startswith(" on") else f" every day{days}" if each_day else days)
+    if " from " in times and days.startswith(" from "):
+        days = f" on{days.removeprefix(' from')}"
+    dated = days.startswith((" on", " from"))
+    return times + (days if dated else f" every day{days}" if each_day else days)
 
 
 def _every(s: Every) -> str:
     text = f"Every {_period(s.period)}"
     if s.measured_from is MeasuredFrom.COMPLETION:
         return f"{text} after the last run ended"
-    return f"{text} from {s.anchor.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{text} from {_instant(s.anchor)}"
 
 
 def _period(period: timedelta) -> str:
@@ -137,47 +205,76 @@ def _times(e: CronExpression) -> tuple[str, bool]:
             for s in _bits(e.seconds)
         ]
         return f"At {_join(times)}", True
+    hours = _hours(e.hours)
     if e.seconds == 1:
-        return _minutes(e)
-    minutes, each_day = _minutes(e)
-    if e.seconds == _ALL_SIXTY:
-        second = "Every second"
-    elif step := _step(e.seconds, 60):
-        second = f"Every {step} seconds"
+        return _minutes(e, hours)
+    if e.minutes == _ALL_SIXTY:
+        return f"{_seconds(e.seconds, ' of every minute')}{hours and f' {hours}'}", bool(hours)
+    if step := _step(e.minutes, 60):
+        minutes = f" of every {step} minutes"
     else:
-        second = f"At second{_s(e.seconds)} {_listed(e.seconds, str)}"
-    if minutes == "Every minute":
-        return (second if not second.startswith("At") else f"{second} of every minute"), each_day
-    return f"{second}, {minutes[0].lower()}{minutes[1:]}", each_day
+        minutes = f" of minute{_s(e.minutes)} {_listed(e.minutes, str)}"
+    if e.seconds.bit_count() > 1 and _often(e.seconds):
+        minutes = f" in minute{_s(e.minutes)} {_listed(e.minutes, str)}"
+        return f"{_seconds(e.seconds, '')}{minutes} {hours or 'of every hour'}", bool(hours)
+    return f"{_seconds(e.seconds, minutes)}{hours and f' {hours}'}", bool(hours)
 
 
-def _minutes(e: CronExpression) -> tuple[str, bool]:
-    hours = _hours(e)
+def _often(seconds: int) -> bool:
+    return seconds == _ALL_SIXTY or _step(seconds, 60) > 0
+
+
+def _seconds(seconds: int, minutes: str) -> str:
+    """Which seconds; those that are named one by one need to be told of which minutes."""
+    if seconds == _ALL_SIXTY:
+        return "Every second"
+    if step := _step(seconds, 60):
+        return f"Every {step} seconds"
+    return f"At second{_s(seconds)} {_listed(seconds, str)}{minutes}"
+
+
+def _minutes(e: CronExpression, hours: str) -> tuple[str, bool]:
+    """Which minutes of which hours, where the second is 0."""
     if e.minutes == _ALL_SIXTY:
         return f"Every minute{hours and f' {hours}'}", bool(hours)
-    step = _step(e.minutes, 60)
-    if step:
+    if step := _step(e.minutes, 60):
         return f"Every {step} minutes{hours and f' {hours}'}", bool(hours)
-    marks = f"minute{_s(e.minutes)} {_listed(e.minutes, str)}"
-    if e.minutes == 1 and e.hours == _ALL_HOURS:
-        return "Every hour", False
-    every_few = _step(e.hours, 24)
-    if every_few:
-        start = "Every" if e.minutes == 1 else f"At {marks} of every"
-        return f"{start} {every_few} hours", False
-    return f"At {marks} {hours or 'of every hour'}", bool(hours)
+    if e.minutes.bit_count() == 1:
+        return _once_an_hour(e.minutes.bit_length() - 1, e.hours)
+    if spaced := _spaced(e.minutes):
+        first, step, last = spaced
+        marks = f"Every {_nth(step)} minute from {first} to {last}"
+    else:
+        marks = f"At minutes {_listed(e.minutes, str)}"
+    return f"{marks} {hours or 'of every hour'}", bool(hours)
 
 
-def _hours(e: CronExpression) -> str:
+def _once_an_hour(minute: int, hours: int) -> tuple[str, bool]:
+    """One minute of many hours: `Every hour from 09:30 to 17:30`."""
+    at = f" at minute {minute}" if minute else ""
+    if hours == _ALL_HOURS:
+        return f"Every hour{at}", False
+    if step := _step(hours, 24):
+        return f"Every {step} hours{at}", False
+    found = _bits(hours)
+    step = found[1] - found[0]
+    if found == list(range(found[0], found[-1] + 1, step)):
+        every = "hour" if step == 1 else f"{step} hours"
+        return (
+            f"Every {every} from {found[0]:02d}:{minute:02d} to {found[-1]:02d}:{minute:02d}",
+            True,
+        )
+    return f"At minute {minute} {_hours(hours)}", True
+
+
+def _hours(hours: int) -> str:
     """Which hours, as `from 09:00 to 17:59`; empty for all."""
-    if e.hours == _ALL_HOURS:
+    if hours == _ALL_HOURS:
         return ""
-    hours = _bits(e.hours)
-    if len(hours) == 1:
-        return f"from {hours[0]:02d}:00 to {hours[0]:02d}:59"
-    if hours[-1] - hours[0] == len(hours) - 1:
-        return f"from {hours[0]:02d}:00 to {hours[-1]:02d}:59"
-    return f"in the hours {_join([f'{h:02d}' for h in hours])}"
+    found = _bits(hours)
+    if found[-1] - found[0] == len(found) - 1:
+        return f"from {found[0]:02d}:00 to {found[-1]:02d}:59"
+    return f"in the hours {_listed(hours, lambda h: f'{h:02d}')}"
 
 
 def _days(e: CronExpression) -> str:
@@ -187,6 +284,8 @@ def _days(e: CronExpression) -> str:
         return f" on {days or 'any day'} or on {weekdays or 'any weekday'}"
     if days and weekdays:
         return f" on {days}, only when it is {weekdays}"
+    if _ONE_RUN.fullmatch(weekdays):
+        return f" from {weekdays}"
     return f" on {days or weekdays}" if days or weekdays else ""
 
 
@@ -194,12 +293,15 @@ def _month_days(days: FieldSet) -> str:
     parts: list[str] = []
     if days.mask == _ALL_DAYS:
         return ""
-    if days.mask:
+    if spaced := _spaced(days.mask):
+        first, step, last = spaced
+        parts.append(f"every {_nth(step)} day from {first} to {last} of the month")
+    elif days.mask:
         parts.append(f"day{_s(days.mask)} {_listed(days.mask, str)} of the month")
     parts += [
         "the last day of the month"
         if back == 0
-        else f"the day {back} day{'s' * (back > 1)} before the last of the month"
+        else f"the day {back} day{'s' * (back > 1)} before the last day of the month"
         for back in days.last
     ]
     if days.last_workday:
@@ -211,7 +313,8 @@ def _month_days(days: FieldSet) -> str:
 def _week_days(days: FieldSet) -> str:
     if days.mask == _ALL_WEEK:
         return ""
-    parts = [_listed(days.mask, _WEEKDAYS.__getitem__)] if days.mask else []
+    mask = days.mask & ~1 | (days.mask & 1) << 7  # a week is told from Monday to Sunday
+    parts = [_listed(mask, lambda day: _WEEKDAYS[day % 7])] if mask else []
     parts += [
         f"the {_ordinal(number) if number else 'last'} {_WEEKDAYS[day]} of the month"
         for day, number in days.nth
@@ -230,6 +333,21 @@ def _step(mask: int, size: int) -> int:
         return 0
     step = size // len(values)
     return step if step > 1 and values == list(range(0, size, step)) else 0
+
+
+def _spaced(mask: int) -> tuple[int, int, int] | None:
+    """First value, step and last value of five or more evenly spaced ones that are no run."""
+    values = _bits(mask)
+    if len(values) < _MANY:
+        return None
+    first, step, last = values[0], values[1] - values[0], values[-1]
+    return (first, step, last) if step > 1 and values == [*range(first, last + 1, step)] else None
+
+
+def _nth(number: int) -> str:
+    if number // 10 % 10 == 1:
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
 
 
 def _listed(mask: int, show: Callable[[int], str]) -> str:

@@ -7,17 +7,17 @@ from datetime import datetime
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from tickrail.core.definition import Plan, instant_text, parse_plan
+from tickrail.core.definition import Plan, instant_text, read_calendars
 from tickrail.core.documents import Reader
 from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.ids import JobId
 from tickrail.core.lint import lint
 from tickrail.core.ports_api import JobRecord, Transaction
-from tickrail.core.schedule import describe, parse_schedule, schedule_document
-from tickrail.core.words import in_words
+from tickrail.core.schedule import parse_schedule, schedule_document
+from tickrail.core.words import plan_words
 from tickrail.engine.hints import crowd_hints
-from tickrail.engine.job_rules import require
-from tickrail.engine.ledger import first_slots
+from tickrail.engine.job_rules import plan_of, require, resolve
+from tickrail.engine.ledger import first_slots, shown_slots
 from tickrail_api.call import Answer, Reads
 from tickrail_api.openapi import answers, body
 from tickrail_api.paging import job_ref
@@ -53,16 +53,17 @@ def _preview(tx: Transaction, document: object) -> Answer:
     given = reader.raw("schedule")
     hashed: JobId | None = None if job is None else job.id
     schedule = reader.parse(lambda: parse_schedule(given, job=hashed, now=tx.now, stored=True))
+    calendars = read_calendars(reader)
     reader.finish("preview")
-    plan = Plan(schedule=schedule, starts_at=starts_at, ends_at=ends_at)
-    found = [] if schedule is None else first_slots(plan, after, n)
+    plan = resolve(
+        tx, Plan(schedule=schedule, starts_at=starts_at, ends_at=ends_at, calendars=calendars)
+    )
+    found = first_slots(plan, after, n)
     crowd = crowd_hints(tx, found[0] if found else None)
     return Answer(
         {
-            "items": []
-            if schedule is None
-            else [slot_document(describe(schedule, s)) for s in found],
-            "words": in_words(schedule),
+            "items": [slot_document(s) for s in shown_slots(plan, after, n)],
+            "words": plan_words(plan),
             "schedule": None if schedule is None else schedule_document(schedule),
             "lint": [lint_document(w) for w in (*lint(schedule, tx.now), *crowd)],
             "difference": None if job is None else _difference(tx, job, found, after, n),
@@ -74,7 +75,7 @@ def _difference(
     tx: Transaction, job: JobRecord, found: list[datetime], after: datetime, n: int
 ) -> dict[str, list[str | None]]:
     """Slots of one and not of the other, up to where both are known."""
-    old = first_slots(parse_plan(job.plan, job=job.id, now=tx.now), after, n)
+    old = first_slots(plan_of(tx, job), after, n)
     ends = [slots[-1] for slots in (found, old) if len(slots) == n]
     edge = min(ends, default=None)
     new, before = ({s for s in slots if edge is None or s <= edge} for slots in (found, old))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 from tests.support.schedules import at, cron, days, fires, refused, schedule
 
+from tickrail.core.definition import Plan
 from tickrail.core.durations import format_duration, parse_duration
 from tickrail.core.lint import lint
 from tickrail.core.schedule import (
@@ -23,7 +25,8 @@ from tickrail.core.schedule import (
     slot_of,
     upcoming,
 )
-from tickrail.core.words import in_words
+from tickrail.core.timetable import CalendarUse, OnExcluded
+from tickrail.core.words import in_words, plan_words
 
 NOW = datetime(2026, 3, 2, 10, 0, 0, 250_000, tzinfo=UTC)
 JOB = UUID("01920000-0000-7000-8000-000000000001")
@@ -331,9 +334,54 @@ WORDS: list[tuple[object, str]] = [
     ({"cron": "0 0 L * *"}, "At 00:00 on the last day of the month in UTC"),
     (
         {"cron": "0 0 * 1,6 1#2"},
-        "At 00:00 on the second Monday of the month in January and June in UTC",
+        "At 00:00 on the second Monday of January and June in UTC",
     ),
-    ({"cron": "0 0 6 2 2 ? 2027"}, "At 06:00 on day 2 of the month in February in 2027 in UTC"),
+    ({"cron": "0 0 6 2 2 ? 2027"}, "At 06:00 on day 2 of February in 2027 in UTC"),
+    ({"cron": "0 8 * * 1-5"}, "At 08:00 from Monday to Friday in UTC"),
+    ({"cron": "0 8 * * FRI-MON"}, "At 08:00 on Monday and Friday to Sunday in UTC"),
+    ({"cron": "0 8 * * 0,6"}, "At 08:00 on Saturday and Sunday in UTC"),
+    ({"cron": "0 9-17 * * 1-5"}, "Every hour from 09:00 to 17:00 on Monday to Friday in UTC"),
+    ({"cron": "48 1-23/3 * * *"}, "Every 3 hours from 01:48 to 22:48 every day in UTC"),
+    ({"cron": "30 */2 * * *"}, "Every 2 hours at minute 30 in UTC"),
+    ({"cron": "15 * * * *"}, "Every hour at minute 15 in UTC"),
+    ({"cron": "*/7 * * * *"}, "Every 7th minute from 0 to 56 of every hour in UTC"),
+    ({"cron": "0 0 */2 * *"}, "At 00:00 on every 2nd day from 1 to 31 of the month in UTC"),
+    ({"cron": "* 22-2 * * *"}, "Every minute in the hours 00 to 02, 22 and 23 every day in UTC"),
+    ({"cron": "* * 3 * * *"}, "Every second from 03:00 to 03:59 every day in UTC"),
+    ({"cron": "5 * 3 * * *"}, "At second 5 of every minute from 03:00 to 03:59 every day in UTC"),
+    (
+        {"cron": "*/15 */30 3 * * *"},
+        "Every 15 seconds in minutes 0 and 30 from 03:00 to 03:59 every day in UTC",
+    ),
+    ({"cron": "10 */5 * * * *"}, "At second 10 of every 5 minutes in UTC"),
+    ({"cron": "0 0 1 1 *"}, "At 00:00 on day 1 of January in UTC"),
+    ({"cron": "0 0 L-3 2 *"}, "At 00:00 on the day 3 days before the last day of February in UTC"),
+    (
+        {"cron": "0 0 1,15W * *"},
+        "At 00:00 on day 1 of the month and the working day nearest to day 15 of the month in UTC",
+    ),
+    (
+        {"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "gap": "skip", "fold": "both"},
+        (
+            "At 02:30 every day in Europe/Berlin (left out where the clock skips it,"
+            " at both passes where it comes twice)"
+        ),
+    ),
+    (
+        {"calendar": {"unit": "day", "at": "02:30"}, "gap": "shift", "fold": "second"},
+        (
+            "At 02:30 every day in UTC (later by the gap where the clock skips it,"
+            " at the second pass where it comes twice)"
+        ),
+    ),
+    (
+        {"cron": "*/5 * * * *", "time_zone": "Europe/Berlin", "gap": "skip"},
+        "Every 5 minutes in Europe/Berlin",
+    ),
+    (
+        {"at": "2027-10-31T02:30:00", "time_zone": "Europe/Berlin", "fold": "both"},
+        "Once at 2027-10-31 02:30:00 in Europe/Berlin, at both passes",
+    ),
     (
         {"every": "15m", "anchor": "2026-01-01T00:00:00Z"},
         "Every 15 minutes from 2026-01-01 00:00:00 UTC",
@@ -358,6 +406,24 @@ WORDS: list[tuple[object, str]] = [
 @pytest.mark.parametrize(("document", "words"), WORDS)
 def test_words(document: object, words: str) -> None:
     assert in_words(schedule(document)) == words
+
+
+def test_words_of_a_plan_tell_what_bounds_it() -> None:
+    hourly = Plan(schedule=schedule({"cron": "@hourly"}))
+    assert plan_words(Plan()) == "By hand only"
+    assert plan_words(hourly) == "Every hour in UTC"
+    bounded = replace(
+        hourly,
+        starts_at=at("2027-01-01T00:00Z"),
+        ends_at=at("2027-02-01T00:00Z"),
+        max_launches=1,
+        calendars=CalendarUse(("holidays", "freeze"), ("office",), OnExcluded.NEXT_ALLOWED),
+    )
+    assert plan_words(bounded) == (
+        "Every hour in UTC, only in office, not in holidays and freeze but at the next time that"
+        " is allowed, not before 2027-01-01 00:00:00 UTC, not after 2027-02-01 00:00:00 UTC,"
+        " 1 time at most"
+    )
 
 
 @pytest.mark.parametrize(
