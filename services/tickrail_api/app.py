@@ -21,10 +21,12 @@ from tickrail.engine.calendars import CalendarRules, Calendars
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
+from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
 from tickrail.executors.egress import EgressPolicy, check_url
 from tickrail.formats.ics import read_icalendar
 from tickrail.store.engine import ApiDatabase
+from tickrail.store.operations import PostgresOperationQueue
 from tickrail.store.session import DatabaseSettings
 from tickrail_api.auth import Authenticator
 from tickrail_api.call import Parts, ReplayError
@@ -93,6 +95,8 @@ def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI
     """
     database = ApiDatabase(settings.database, clock, pool_size=settings.pool_size)
     rules = JobRules(settings.partitions, settings.history, _target_check(settings.egress))
+    pauses = Pauses(rules)
+    operations = Operations(pauses, clock)
     app = FastAPI(
         title="Tickrail",
         openapi_url=None,
@@ -106,8 +110,10 @@ def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI
         clock=clock,
         authenticator=Authenticator(database, clock, settings.pepper),
         jobs=Jobs(rules, clock),
-        pauses=Pauses(rules),
+        pauses=pauses,
         backfills=BackfillRequests(rules, clock),
+        operations=operations,
+        runner=OperationRunner(PostgresOperationQueue(database), operations),
         launches=Launches(clock),
         calendars=Calendars(CalendarRules(settings.history, read_icalendar), clock),
     )

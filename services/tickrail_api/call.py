@@ -26,6 +26,7 @@ from tickrail.engine.calendars import Calendars
 from tickrail.engine.job_rules import Precondition
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
+from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
 from tickrail.store.engine import ApiDatabase, ApiTransaction
 from tickrail.store.idempotency import StoredAnswer, claim_key, find_answer, keep_answer
@@ -49,6 +50,8 @@ class Parts:
     jobs: Jobs
     pauses: Pauses
     backfills: BackfillRequests
+    operations: Operations
+    runner: OperationRunner
     launches: Launches
     calendars: Calendars
 

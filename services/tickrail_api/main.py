@@ -17,6 +17,7 @@ from tickrail.core.errors import SettingsError
 from tickrail.executors.egress import EgressPolicy
 from tickrail.runtime import service
 from tickrail.runtime.http import StatusServer, listen_error
+from tickrail.runtime.loop import LoopThread, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.engine import ApiDatabase
@@ -40,11 +41,13 @@ class Api:
             TickrailError: the database does not answer, the installation is not as needed, or a
                 port is taken.
         """
+        self._clock = clock
         egress = _egress(settings)
         self._metrics = PrometheusMetrics()
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="api")
         self._database: ApiDatabase | None = None
         self._thread: threading.Thread | None = None
+        self._operations: LoopThread | None = None
         self._status = StatusServer(
             settings.status_host,
             settings.status_port,
@@ -79,6 +82,10 @@ class Api:
             self._status.stop()
             raise
         self._database = app.state.parts.database
+        runner = app.state.parts.runner
+        self._operations = LoopThread("operations", runner.run_once, clock, metrics=self._metrics)
+        runner.wake = self._operations.wake
+        self._operations.start()
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -112,7 +119,9 @@ class Api:
     def health(self) -> Mapping[str, str]:
         """What makes this process worth restarting."""
         why = self.failed()
-        return {} if why is None else {"server": why}
+        found = {} if why is None else {"server": why}
+        loops = [] if self._operations is None else [self._operations]
+        return {**found, **troubles(loops, self._clock)}
 
     def missing(self) -> Mapping[str, str]:
         """What is missing for the API to answer."""
@@ -130,6 +139,9 @@ class Api:
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(_FINISH_WITHIN + 5.0)
+        if self._operations is not None:
+            # A batch under way is finished, or rolled back and done by another process.
+            self._operations.stop(_FINISH_WITHIN)
         if self._database is not None:
             self._database.close()
         self._status.stop()

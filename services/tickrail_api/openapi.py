@@ -16,6 +16,7 @@ from tickrail_api.schemas.backfill import CancelBackfill, NewBackfill
 from tickrail_api.schemas.base import ProblemDocument
 from tickrail_api.schemas.calendar import NewCalendar
 from tickrail_api.schemas.job import NewJob, Pause, Resume, Trigger
+from tickrail_api.schemas.operation import PauseMany, ResumeMany
 from tickrail_api.schemas.other import PreviewRequest
 
 REQUESTS: Sequence[type[BaseModel]] = (
@@ -27,6 +28,8 @@ REQUESTS: Sequence[type[BaseModel]] = (
     NewCalendar,
     NewBackfill,
     CancelBackfill,
+    PauseMany,
+    ResumeMany,
 )
 """The documents that requests hold; answers come with their routes."""
 _REF = "#/components/schemas/{model}"

@@ -19,6 +19,7 @@ from tickrail.store.backfills import BackfillTable
 from tickrail.store.calendars import CalendarTable
 from tickrail.store.jobs import JobTable
 from tickrail.store.launches import LaunchTable
+from tickrail.store.operations import OperationTable
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.tables import installation, partitions, queues
 from tickrail.store.tenancy import (
@@ -91,6 +92,7 @@ class ApiTransaction:
         self.launches = LaunchTable(base)
         self.calendars = CalendarTable(base)
         self.backfills = BackfillTable(base)
+        self.operations = OperationTable(base)
         self._clock = clock
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
