@@ -251,8 +251,8 @@ def test_the_backlog_is_what_is_due_now_of_active_tenants_and_queues(bed: Bed) -
     bed.suspend(OTHER)
     backlog = bed.owner().backlog({P0: EPOCH, P1: EPOCH}, 10)
     assert list(backlog.due) == [publication_of(bed, due)]
-    assert backlog.queued == {"default": 1}
-    assert bed.owner().queued({P0: EPOCH}) == {"default": 1}
+    assert backlog.queued == {("default", 1): 1}
+    assert bed.owner().queued({P0: EPOCH}) == {("default", 1): 1}
     assert bed.owner().queued({P1: EPOCH}) == {}
     bed.pause_queue("default")
     assert list(bed.owner().backlog(OWNED, 10).due) == []

@@ -21,6 +21,7 @@ from tests.support.memory_tables import (
 
 from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, Claim, JobId, LaunchId
 from tickrail.core.ports import (
+    ON_TIME,
     Backlog,
     Calendars,
     ClaimAnswer,
@@ -33,6 +34,7 @@ from tickrail.core.ports import (
     FenceReport,
     Finish,
     FinishAnswer,
+    Lane,
     LostClaim,
     Marked,
     NewLaunch,
@@ -72,8 +74,8 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 and j.tenant_id not in db.suspended
                 and j.id not in db.locked_jobs
             ]
-            due = sorted(due, key=lambda j: (j.next_run_at or now, j.id))[:limit]
-            jobs = [_due_job(j) for j in due]
+            due.sort(key=lambda j: (j.next_run_at or now, j.id))
+            jobs = [_due_job(j) for j in (due if len(due) < limit else _in_turns(due, now))[:limit]]
             if not jobs:
                 return Ticked(now=now, next_due=self._next_due(owned, now))
             held, fence = db.hold_fence(owned, (j.partition for j in jobs))
@@ -86,10 +88,10 @@ class MemoryOwnerStore(MemoryBackfillPass):
             for p in planned:
                 for s in p.decision.skipped:
                     skipped[s.reason.value] += s.count
-            full = len(jobs) >= limit
+            full = len(jobs) >= limit or len(planned) < len(mine)
             return Ticked(
                 now=now,
-                jobs=len(mine),
+                jobs=len(planned),
                 inserted=inserted,
                 existed=existed,
                 skipped=skipped,
@@ -201,14 +203,14 @@ class MemoryOwnerStore(MemoryBackfillPass):
 
     # --- the relay ------------------------------------------------------------------------------
 
-    def queued(self, owned: Owned) -> Mapping[str, int]:
+    def queued(self, owned: Owned) -> Mapping[Lane, int]:
         with self._db.transaction("queued"):
             return self._queued(owned)
 
-    def _queued(self, owned: Owned) -> dict[str, int]:
+    def _queued(self, owned: Owned) -> dict[Lane, int]:
         return dict(
             Counter(
-                x.queue
+                Lane(x.queue, x.priority)
                 for x in self._db.launches.values()
                 if x.partition in owned and x.state is State.QUEUED
             )
@@ -229,10 +231,10 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 ),
                 key=lambda x: (x.partition, x.queue, x.tenant_id, x.due_at),
             )
-            taken: Counter[tuple[int, str, UUID]] = Counter()
+            taken: Counter[tuple[int, str, int, UUID]] = Counter()
             found = []
             for x in due:
-                key = (x.partition, x.queue, x.tenant_id)
+                key = (x.partition, x.queue, x.priority, x.tenant_id)
                 if taken[key] < limit:
                     taken[key] += 1
                     found.append(publication(x))
@@ -368,6 +370,23 @@ class MemoryOwnerStore(MemoryBackfillPass):
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def _in_turns(due: Sequence[JobRow], now: datetime) -> list[JobRow]:
+    """Tenants in turns; in each one's share, four jobs on time before one that is late."""
+    seen: Counter[tuple[UUID, bool]] = Counter()
+    shares: dict[UUID, list[tuple[int, datetime, JobRow]]] = {}
+    for job in due:
+        at = job.next_run_at or now
+        late = at <= now - ON_TIME
+        seen[job.tenant_id, late] += 1
+        share = seen[job.tenant_id, late] * (4 if late else 1)
+        shares.setdefault(job.tenant_id, []).append((share, at, job))
+    turns: list[tuple[int, datetime, JobRow]] = []
+    for mine in shares.values():
+        mine.sort(key=lambda x: x[:2])
+        turns += [(turn, at, job) for turn, (_, at, job) in enumerate(mine)]
+    return [job for _, _, job in sorted(turns, key=lambda x: x[:2])]
 
 
 class MemoryWorkerStore:

@@ -31,6 +31,9 @@ from tickrail.core.verdict import Verdict
 
 Owned = Mapping[Partition, Epoch]
 
+ON_TIME = timedelta(seconds=5)
+"""A job that is due for longer is late: in a crowd, those that are not go before."""
+
 
 @dataclass(frozen=True, slots=True)
 class FenceReport:
@@ -87,6 +90,13 @@ Calendars = Mapping[tuple[TenantId, str], CalendarText]
 """By tenant and name."""
 
 
+class Lane(NamedTuple):
+    """A class (by rank) of a queue: what shares a topic and its window."""
+
+    queue: str
+    priority: int
+
+
 class Publication(NamedTuple):
     """A due launch, with what a publication of it needs."""
 
@@ -99,6 +109,11 @@ class Publication(NamedTuple):
     priority: int
     attempt: int
     due_at: datetime
+
+    @property
+    def lane(self) -> Lane:
+        """The class of the queue that it belongs to."""
+        return Lane(self.queue, self.priority)
 
 
 class NewLaunch(NamedTuple):
@@ -156,7 +171,10 @@ class Planner(NamesCalendars, Protocol):
         now: datetime,
         oldest: datetime,
     ) -> Sequence[Planned]:
-        """Decide for each job; `oldest` is the oldest instant the history has room for."""
+        """Decide for the jobs in their order; `oldest`: the oldest slot that is still recorded.
+
+        The last ones may be left out when there is enough to write; never the first.
+        """
         ...
 
     def resume(
@@ -194,11 +212,11 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Due launches found for the relay, and what is in flight already, by queue."""
+    """Due launches found for the relay, and what is in flight already."""
 
     now: datetime
     due: Sequence[Publication] = ()
-    queued: Mapping[str, int] = field(default_factory=dict)
+    queued: Mapping[Lane, int] = field(default_factory=dict)
     next_due: datetime | None = None
     more: bool = False
 
@@ -268,7 +286,9 @@ class OwnerStore(Protocol):
 
         Locks up to `limit` due jobs (those locked elsewhere are left for the next tick), then the
         fence rows, asks the planner, inserts launches and skips (a record that is there already is
-        left as it is), moves the jobs on.
+        left as it is), moves the jobs on. Where more are due than that, tenants have equal shares,
+        and in each tenant's the jobs that are due for less than `ON_TIME` go before, four of them
+        to one that is late. Jobs that the planner left out stay due.
         """
         ...
 
@@ -284,12 +304,15 @@ class OwnerStore(Protocol):
         """
         ...
 
-    def queued(self, owned: Owned) -> Mapping[str, int]:
-        """How much of each queue is published and not started."""
+    def queued(self, owned: Owned) -> Mapping[Lane, int]:
+        """How much of each lane is published and not started."""
         ...
 
     def backlog(self, owned: Owned, limit: int) -> Backlog:
-        """Due launches whose time has come, up to `limit` of each (partition, queue, tenant)."""
+        """Due launches whose time has come, the oldest `limit` of each tenant in each lane.
+
+        Of each partition, that is.
+        """
         ...
 
     def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:

@@ -3,12 +3,16 @@
 A publication is handed to the bus, and the launch becomes `queued` once the delivery report says
 that the message is in the topic. What happens in between is safe: a crash leaves the launch `due`
 and the next owner publishes it again; the claim lets one of the two messages start it.
+
+Each class of a queue (a lane) has a topic, a window and a line of its own, so that what is caught
+up with after an outage, which is of a lower class, stands in nobody's way. In a line, tenants go in
+turns.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -16,9 +20,9 @@ from typing import NamedTuple
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.fairness import fair_order
+from tickrail.core.fairness import FairQueue, fair_order
 from tickrail.core.messages import LaunchMessage
-from tickrail.core.ports import FenceReport, Owned, OwnerStore, Publication
+from tickrail.core.ports import FenceReport, Lane, Owned, OwnerStore, Publication
 from tickrail.core.ports_bus import Delivery, Publisher, UnknownTopicError
 from tickrail.core.ports_metrics import Metrics
 
@@ -38,8 +42,8 @@ class RelaySettings:
 
     Attributes:
         partitions: P, the installation's number of partitions.
-        outstanding: launches of one queue that may be `queued` at once in the whole installation;
-            this owner's share is by the partitions it owns.
+        outstanding: launches of one class of one queue that may be `queued` at once in the whole
+            installation; this owner's share is by the partitions it owns.
         scan_every: seconds between looks for due launches that no tick handed over (retries,
             triggers, what the last owner left).
         mark_batch: publications marked in one transaction.
@@ -64,6 +68,43 @@ class Relayed:
     busy: bool = False
 
 
+class Lines:
+    """What waits to be published, a line for each lane."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Lane, FairQueue[Publication]] = {}
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._lines.values()))
+
+    def __iter__(self) -> Iterator[Publication]:
+        """All that waits."""
+        for line in self._lines.values():
+            yield from line
+
+    def busy(self) -> list[tuple[Lane, FairQueue[Publication]]]:
+        """The lines where something waits, the higher classes first."""
+        found = [(lane, line) for lane, line in self._lines.items() if line]
+        return sorted(found, key=lambda x: (x[0].priority, x[0].queue))
+
+    def of(self, lane: Lane) -> FairQueue[Publication]:
+        """The line of a lane."""
+        line = self._lines.get(lane)
+        if line is None:
+            line = self._lines[lane] = FairQueue(lambda p: p.tenant)
+        return line
+
+    def keep(self, wanted: Callable[[Publication], bool]) -> list[Publication]:
+        """Drop the others; which those were."""
+        everything = list(self)
+        self._lines.clear()
+        for p in everything:
+            if wanted(p):
+                self.of(p.lane).push(p)
+        return [p for p in everything if not wanted(p)]
+
+
 class Relay:
     """Publishes what is due. Used by the owner's thread alone."""
 
@@ -84,15 +125,15 @@ class Relay:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
-        self._waiting: deque[Publication] = deque()
+        self._waiting = Lines()
         self._known: set[tuple[object, int]] = set()  # waiting, handed over, or not marked yet
-        self._air: Counter[str] = Counter()  # handed over and not marked, by queue
-        self._queued: Counter[str] = Counter()  # `queued` in the database as last read, by queue
+        self._air: Counter[Lane] = Counter()  # handed over and not marked
+        self._queued: Counter[Lane] = Counter()  # `queued` in the database as last read
         self._delivered: list[Publication] = []
         self._dead: list[Publication] = []
         self._resting: dict[str, float] = {}
         self._scan_at = 0.0
-        self._more = False
+        self._more: set[Lane] = set()  # lanes with due launches that only a scan will find
 
     def wake(self) -> None:
         """Look for due launches at the next pass."""
@@ -100,14 +141,16 @@ class Relay:
 
     def accept(self, launches: Iterable[Publication], now: datetime) -> None:
         """Take launches that the tick has just committed; those due later are found by a scan."""
-        room = 2 * self._settings.outstanding
+        room = self._room
         for p in launches:
             if p.due_at > now:
                 continue
-            if len(self._waiting) >= room or self._more:
-                self._more = True  # a scan in fair order will find them
-                return
-            self._take(p)
+            lane = p.lane
+            line = self._waiting.of(lane)
+            if (lane in self._more or len(line) >= room) and line.serves(p):
+                self._more.add(lane)  # a scan will find it, behind what is older
+            else:
+                self._take(p)
 
     def run_once(self, owned: Owned, wait: float = 0.0) -> Relayed:
         """One pass: reports -> marks, a scan if it is time, publications while there is room.
@@ -120,7 +163,7 @@ class Relay:
         self._collect(self._publisher.poll(0.0), result)
         self._mark(owned, result)
         now = self._clock.monotonic()
-        if now >= self._scan_at or (self._more and not self._waiting):
+        if now >= self._scan_at or self._ran_dry(now):
             self._scan(owned, now)
         self._publish(owned, now, result)
         if wait and not result.published and not result.marked and self._publisher.outstanding:
@@ -132,11 +175,8 @@ class Relay:
 
     def forget(self, owned: Owned) -> None:
         """Drop what waits for partitions that are no longer owned."""
-        kept = deque(p for p in self._waiting if p.partition in owned)
-        for p in self._waiting:
-            if p.partition not in owned:
-                self._known.discard((p.id, p.attempt))
-        self._waiting = kept
+        for p in self._waiting.keep(lambda p: p.partition in owned):
+            self._known.discard((p.id, p.attempt))
 
     def drain(self, owned: Owned, timeout: float) -> None:
         """Before giving partitions up: wait for the reports and mark them."""
@@ -148,7 +188,7 @@ class Relay:
         key = (p.id, p.attempt)
         if key not in self._known:
             self._known.add(key)
-            self._waiting.append(p)
+            self._waiting.of(p.lane).push(p)
 
     def _collect(self, deliveries: Sequence[Delivery], result: Relayed) -> None:
         for delivery in deliveries:
@@ -160,13 +200,13 @@ class Relay:
                 self._delivered.append(p)
                 continue
             result.failed += 1
-            self._air[p.queue] -= 1
+            self._air[p.lane] -= 1
             if error.permanent:
                 self._dead.append(p)
                 continue
             # Not known to be in the topic: still `due`, a scan publishes it again.
             self._known.discard((p.id, p.attempt))
-            self._more = True
+            self._more.add(p.lane)
             if isinstance(error, UnknownTopicError):
                 self._rest(p.queue, str(error))
 
@@ -184,8 +224,8 @@ class Relay:
             self._delivered = rest
             for p in batch:
                 self._known.discard((p.id, p.attempt))
-                self._air[p.queue] -= 1
-                self._queued[p.queue] += 1
+                self._air[p.lane] -= 1
+                self._queued[p.lane] += 1
             result.marked += marked.marked
             if marked.fence:
                 result.fence.append(marked.fence)
@@ -198,10 +238,10 @@ class Relay:
             self._dead.clear()
 
     def _scan(self, owned: Owned, now: float) -> None:
-        share = self._share(owned)
-        if not owned or len(self._waiting) >= share:
+        if not owned:
             return
-        limit = max(10, 2 * share // len(owned))
+        room = self._room
+        limit = max(10, 2 * self._share(owned) // len(owned))
         backlog = self._store.backlog(owned, limit)
         self._scan_at = now + self._settings.scan_every
         self._queued = Counter(backlog.queued)
@@ -213,48 +253,55 @@ class Relay:
         else:
             self._metrics.gauge("oldest_due_seconds", 0.0)
         # A full page may hide more behind it.
-        self._more = len(fresh) >= limit
-        for p in fair_order(fresh, lambda p: p.tenant)[: 2 * share]:
-            self._take(p)
+        found = Counter(p.lane for p in fresh)
+        self._more = {lane for lane, count in found.items() if count >= limit}
+        for p in fair_order(fresh, lambda p: p.tenant):
+            line = self._waiting.of(p.lane)
+            if len(line) < room or not line.serves(p):
+                self._take(p)
+
+    def _ran_dry(self, now: float) -> bool:
+        """Whether a line is empty that a scan would fill."""
+        return any(
+            not self._waiting.of(lane) and self._resting.get(lane.queue, 0.0) <= now
+            for lane in self._more
+        )
+
+    @property
+    def _room(self) -> int:
+        """How long a line may grow; a tenant of which nothing waits may add one more."""
+        return 2 * self._settings.outstanding
 
     def _share(self, owned: Owned) -> int:
         s = self._settings
         return max(1, s.outstanding * len(owned) // s.partitions)
 
     def _publish(self, owned: Owned, now: float, result: Relayed) -> None:
-        passed: list[Publication] = []
-        try:
-            self._publish_waiting(owned, now, result, passed)
-        finally:
-            self._waiting.extendleft(reversed(passed))
-
-    def _publish_waiting(
-        self, owned: Owned, now: float, result: Relayed, passed: list[Publication]
-    ) -> None:
         share = self._share(owned)
         recounted = False
-        while self._waiting:
-            p = self._waiting.popleft()
-            if p.partition not in owned or self._resting.get(p.queue, 0.0) > now:
-                # Found again by a scan: by the new owner, or when the queue has rested.
-                self._known.discard((p.id, p.attempt))
-                continue
-            passed.append(p)
-            if self._full(p.queue, share) and not recounted:
-                # What was queued may have been taken by workers meanwhile.
-                self._queued = Counter(self._store.queued(owned))
-                recounted = True
-            if self._full(p.queue, share):
-                continue
-            if not self._send(p, owned):
-                break  # the local queue is full: wait for reports
-            passed.pop()
-            result.published += 1
+        for lane, line in self._waiting.busy():
+            rests = self._resting.get(lane.queue, 0.0) > now
+            while line:
+                if self._full(lane, share) and not recounted and not rests:
+                    # What was queued may have been taken by workers meanwhile.
+                    self._queued = Counter(self._store.queued(owned))
+                    recounted = True
+                if self._full(lane, share) and not rests:
+                    break
+                p = line.pop()
+                if rests or p.partition not in owned:
+                    # Found again by a scan: by the new owner, or when the queue has rested.
+                    self._known.discard((p.id, p.attempt))
+                    continue
+                if not self._send(p, owned):
+                    line.push_back(p)
+                    break  # the local queue is full: wait for reports
+                result.published += 1
         if result.published:
             self._metrics.count("relay_published_total", result.published)
 
-    def _full(self, queue: str, share: int) -> bool:
-        return self._queued[queue] + self._air[queue] >= share
+    def _full(self, lane: Lane, share: int) -> bool:
+        return self._queued[lane] + self._air[lane] >= share
 
     def _send(self, p: Publication, owned: Owned) -> bool:
         topic, partition = self._route(p)
@@ -265,5 +312,5 @@ class Relay:
             topic, partition, str(p.job).encode(), self._encode(message), None, p
         )
         if sent:
-            self._air[p.queue] += 1
+            self._air[p.lane] += 1
         return sent

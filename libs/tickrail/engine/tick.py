@@ -24,7 +24,7 @@ from tickrail.core.plan import (
     plan_job,
     plan_resume,
 )
-from tickrail.core.policies import IfUncertain
+from tickrail.core.policies import IfUncertain, Priority
 from tickrail.core.ports import (
     Calendars,
     CalendarText,
@@ -45,6 +45,8 @@ from tickrail.engine.decisions import SharedDecisions
 log = structlog.get_logger("tickrail.tick")
 
 RETRY_UNPLANNABLE = timedelta(minutes=1)
+ENOUGH = 2000
+"""Launches that fill a transaction: a catch-up may make thousands for each of many jobs."""
 _NOTHING_OPEN = OpenCount(0, 0)
 _SHARED = 2000
 
@@ -165,13 +167,20 @@ class JobPlanner:
         now: datetime,
         oldest: datetime,
     ) -> Sequence[Planned]:
-        """Decide for each due job."""
+        """Decide for the due jobs in their order, until there is enough for one transaction."""
 
         def decide(job: DueJob, plan: Plan) -> Decision:
             count = opened.get(job.id, _NOTHING_OPEN)
             return self._plan_job(plan, _situation(job, count, now, oldest), now)
 
-        return [self._planned(job, calendars, now, decide) for job in jobs]
+        planned: list[Planned] = []
+        launches = 0
+        for job in jobs:
+            if launches >= ENOUGH:
+                break
+            planned.append(self._planned(job, calendars, now, decide))
+            launches += len(planned[-1].launches)
+        return planned
 
     def resume(
         self, jobs: Sequence[DueJob], calendars: Calendars, now: datetime, oldest: datetime
@@ -208,7 +217,7 @@ class JobPlanner:
         try:
             plan = self._cache.get(job, now)
             decision = decide(job, self._calendars.resolve(plan, job.tenant, calendars))
-            return Planned(job, decision, [_new(job, plan, x) for x in decision.launches])
+            return Planned(job, decision, [_new(job, plan, x, now) for x in decision.launches])
         except Exception as e:  # noqa: BLE001 - one job's bad data must harm no other job
             text = str(e) if isinstance(e, TickrailError) else f"{type(e).__name__}: {e}"
             log.warning("job_not_planned", job=str(job.id), version=job.version, error=text)
@@ -246,15 +255,20 @@ def _situation(job: DueJob, count: OpenCount, now: datetime, oldest: datetime | 
     )
 
 
-def _new(job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
+def _new(job: DueJob, plan: Plan, planned: PlannedLaunch, now: datetime) -> NewLaunch:
     deadline = plan.start_deadline
+    priority = plan.priority.rank
+    if planned.due_at >= now:
+        # Caught up with: what is on time was due before it is planned. It goes a class lower, so
+        # that after an outage the crowd of these does not stand before what is on time.
+        priority = min(priority + 1, Priority.LOW.rank)
     return NewLaunch(
         id=launch_id(job.id, planned.scheduled_at, ORIGIN_SCHEDULE),
         scheduled_at=planned.scheduled_at,
         due_at=planned.due_at,
         state=planned.state,
         queue=plan.queue,
-        priority=plan.priority.rank,
+        priority=priority,
         max_attempts=plan.max_attempts,
         rerun=plan.if_uncertain is IfUncertain.RERUN,
         visibility=plan.visibility_timeout.total_seconds(),

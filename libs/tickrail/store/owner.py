@@ -18,10 +18,12 @@ from psycopg import errors as pg
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import JobId, LaunchId, Partition
 from tickrail.core.ports import (
+    ON_TIME,
     Backlog,
     DueJob,
     EndedJob,
     FenceReport,
+    Lane,
     LostClaim,
     Marked,
     NewLaunch,
@@ -72,6 +74,7 @@ class PostgresOwnerStore(BackfillPass):
         self._days = DayKeeper()
         self._calendars = CalendarReader()
         self._since = _FAR_PAST
+        self._crowded = False
         self._since_read: datetime | None = None
 
     def close(self) -> None:
@@ -90,20 +93,34 @@ class PostgresOwnerStore(BackfillPass):
         random.shuffle(partitions)  # the walk ends at the limit: nobody is always first
         try:
             with self._session.transaction() as cursor:
-                rows = cursor.execute(
-                    _SQL["due_jobs"], {"partitions": partitions, "limit": limit}
-                ).fetchall()
-                jobs = [DueJob(*cast("Any", row)) for row in rows]
+                jobs = self._due_jobs(cursor, partitions, limit)
                 now = _now(cursor)
                 if not jobs:
                     return Ticked(now=now, next_due=_next_due(cursor, partitions))
                 result = self._plan_and_write(cursor, owned, jobs, planner, now)
-                full = len(jobs) >= limit
+                full = result.full or len(jobs) >= limit
                 following = now if full else _next_due(cursor, partitions)
         except pg.CheckViolation as e:
             raise self._no_partition(e) from e
         self._days.commit()
         return replace(result, full=full, next_due=following)
+
+    def _due_jobs(
+        self, cursor: Cursor, partitions: Sequence[Partition], limit: int
+    ) -> Sequence[DueJob]:
+        """A batch of due jobs, locked: all that there are, or in turns where that is too many."""
+        keys = {"partitions": partitions, "limit": limit}
+        rows: Sequence[object] = ()
+        if not self._crowded:
+            rows = cursor.execute(_SQL["due_jobs"], keys).fetchall()
+            self._crowded = len(rows) >= limit
+        if self._crowded:
+            look = max(20, 8 * limit // len(partitions))
+            rows = cursor.execute(
+                _SQL["due_in_turns"], {**keys, "look": look, "on_time": ON_TIME}
+            ).fetchall()
+            self._crowded = len(rows) >= limit
+        return [DueJob(*cast("Any", row)) for row in rows]
 
     def resume(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
         """Let paused jobs go on whose time to resume has come; planned by `planner.resume`."""
@@ -170,11 +187,12 @@ class PostgresOwnerStore(BackfillPass):
                 skipped[s.reason.value] += s.count
         return Ticked(
             now=now,
-            jobs=len(mine),
+            jobs=len(planned),
             inserted=inserted,
             existed=existed,
             skipped=skipped,
             errors=sum(p.error is not None for p in planned),
+            full=len(planned) < len(mine),
             fence=fence,
         )
 
@@ -234,7 +252,7 @@ class PostgresOwnerStore(BackfillPass):
     # --- the relay ------------------------------------------------------------------------------
 
     def backlog(self, owned: Owned, limit: int) -> Backlog:
-        """Due launches whose time has come, up to `limit` of each (partition, queue, tenant)."""
+        """Due launches whose time has come, the oldest `limit` of each tenant in each lane."""
         partitions = list(owned)
         with self._session.transaction() as cursor:
             cursor.execute("set local transaction read only")
@@ -246,17 +264,17 @@ class PostgresOwnerStore(BackfillPass):
         return Backlog(
             now=now,
             due=[Publication(*cast("Any", row)) for row in due],
-            queued=dict(cast("Any", queued)),
+            queued=_by_lane(queued),
         )
 
-    def queued(self, owned: Owned) -> Mapping[str, int]:
-        """How much of each queue is published and not started."""
+    def queued(self, owned: Owned) -> Mapping[Lane, int]:
+        """How much of each lane is published and not started."""
         with self._session.transaction() as cursor:
             since = self._look_back(cursor, _now(cursor))
             rows = cursor.execute(
                 _SQL["queued_counts"], {"partitions": list(owned), "since": since}
             ).fetchall()
-        return dict(cast("Any", rows))
+        return _by_lane(rows)
 
     def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:
         """Record publications: `due` with the published attempt -> `queued`.
@@ -403,6 +421,10 @@ def owed_letter(row: Sequence[object]) -> OwedLetter:
     """A row of dead_letters_owed."""
     letter = OwedLetter(*cast("Any", row))
     return letter._replace(state=State(letter.state))
+
+
+def _by_lane(rows: Sequence[object]) -> dict[Lane, int]:
+    return {Lane(queue, priority): count for queue, priority, count in cast("Any", rows)}
 
 
 def _now(cursor: Cursor) -> datetime:

@@ -100,6 +100,7 @@ Index(
     "launches_due",
     launches.c.partition,
     launches.c.queue,
+    launches.c.priority,
     launches.c.tenant_id,
     launches.c.due_at,
     postgresql_where=text("(phase = 1)"),

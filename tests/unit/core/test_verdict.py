@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tickrail.core.fairness import fair_order
+from tickrail.core.fairness import FairQueue
 from tickrail.core.policies import Retry
 from tickrail.core.states import MOVES, OPEN, PHASE, TERMINAL, Actor, State, allowed, shown
 from tickrail.core.verdict import give_back_verdict, retry_verdict, success_verdict
@@ -89,7 +89,35 @@ def test_states_are_consistent() -> None:
 
 def test_tenants_take_turns() -> None:
     items = [("a", n) for n in range(5)] + [("b", 0), ("c", 0), ("c", 1)]
-    order = fair_order(items, lambda item: item[0])
+    queue: FairQueue[tuple[str, int]] = FairQueue(lambda item: item[0])
+    for item in items:
+        queue.push(item)
+    assert sorted(queue) == sorted(items)
+    order = [queue.pop() for _ in range(len(queue))]
     assert order[:3] == [("a", 0), ("b", 0), ("c", 0)]
     assert sorted(order) == sorted(items)
     assert [n for tenant, n in order if tenant == "a"] == list(range(5))
+    assert len(queue) == 0
+    with pytest.raises(IndexError):
+        queue.pop()
+
+
+def test_a_tenant_keeps_its_turn_over_what_comes_meanwhile() -> None:
+    queue: FairQueue[tuple[str, int]] = FairQueue(lambda item: item[0])
+    for n in range(3):
+        queue.push(("a", n))
+    queue.push(("b", 0))
+    assert queue.pop() == ("a", 0)
+    queue.push(("c", 0))
+    assert [queue.pop() for _ in range(4)] == [("b", 0), ("a", 1), ("c", 0), ("a", 2)]
+
+
+def test_what_is_given_back_is_the_next_again() -> None:
+    queue: FairQueue[tuple[str, int]] = FairQueue(lambda item: item[0])
+    for item in (("a", 0), ("b", 0), ("a", 1)):
+        queue.push(item)
+    queue.push_back(queue.pop())
+    assert [queue.pop() for _ in range(2)] == [("a", 0), ("b", 0)]
+    queue.push_back(("b", 0))
+    assert len(queue) == 2
+    assert [queue.pop() for _ in range(2)] == [("b", 0), ("a", 1)]

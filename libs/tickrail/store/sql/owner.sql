@@ -22,6 +22,45 @@ cross join lateral (
 ) j
 limit %(limit)s
 
+-- name: due_in_turns
+-- The same where more are due than a batch holds. Tenants go in turns; in the share of each, four
+-- jobs that are on time go before one that is late, each kind the oldest first. Looks at so many of
+-- each kind in each partition, and locks those chosen; some to spare, for rows locked elsewhere.
+select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
+       j.plan::text, j.skip_next, j.catch_up::text, j.awaits
+from (
+  select t.id, t.turn
+  from (
+    select s.*, row_number() over (partition by tenant_id order by share, next_run_at) as turn
+    from (
+      select c.*, row_number() over (partition by tenant_id, late order by next_run_at)
+                  * case when late then 4 else 1 end as share
+      from unnest(%(partitions)b::int2[]) as p (partition)
+      cross join lateral (
+        (select id, tenant_id, next_run_at, false as late from jobs
+         where jobs.partition = p.partition and jobs.state = 'active'
+           and next_run_at <= now() and next_run_at > now() - %(on_time)s::interval
+         order by next_run_at
+         limit %(look)s)
+        union all
+        (select id, tenant_id, next_run_at, true from jobs
+         where jobs.partition = p.partition and jobs.state = 'active'
+           and next_run_at <= now() - %(on_time)s::interval
+         order by next_run_at
+         limit %(look)s)
+      ) c
+      where exists (select from tenants t where t.id = c.tenant_id and t.state = 'active')
+    ) s
+  ) t
+  order by t.turn, t.next_run_at
+  limit %(limit)s + 100
+) chosen
+join jobs j on j.id = chosen.id
+where j.state = 'active' and j.next_run_at <= now()
+order by chosen.turn, j.next_run_at
+limit %(limit)s
+for update of j skip locked
+
 -- name: next_due
 -- The next instant that a job of these partitions waits for.
 select min(n.next_run_at)
@@ -153,25 +192,26 @@ from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
 
 -- name: backlog
--- Due launches, the first ones of each (partition, queue, tenant): a walk over the heads of the
--- index, so that one tenant's backlog is not read to find another's launch.
+-- Due launches, the first ones of each (partition, queue, class, tenant): a walk over the heads of
+-- the index, so that one tenant's backlog is not read to find another's launch, nor what is caught
+-- up with to find what is on time.
 with recursive heads as (
-  (select p.partition, h.queue, h.tenant_id
+  (select p.partition, h.queue, h.priority, h.tenant_id
    from unnest(%(partitions)b::int2[]) as p (partition)
    cross join lateral (
-     select queue, tenant_id from launches l
+     select queue, priority, tenant_id from launches l
      where l.partition = p.partition and l.phase = 1 and l.scheduled_at >= %(since)b
-     order by queue, tenant_id
+     order by queue, priority, tenant_id
      limit 1
    ) h)
   union all
-  select heads.partition, n.queue, n.tenant_id
+  select heads.partition, n.queue, n.priority, n.tenant_id
   from heads
   cross join lateral (
-    select queue, tenant_id from launches l
+    select queue, priority, tenant_id from launches l
     where l.partition = heads.partition and l.phase = 1 and l.scheduled_at >= %(since)b
-      and (l.queue, l.tenant_id) > (heads.queue, heads.tenant_id)
-    order by queue, tenant_id
+      and (l.queue, l.priority, l.tenant_id) > (heads.queue, heads.priority, heads.tenant_id)
+    order by queue, priority, tenant_id
     limit 1
   ) n
 )
@@ -183,18 +223,18 @@ join queues q on q.name = heads.queue and not q.paused
 cross join lateral (
   select * from launches l
   where l.partition = heads.partition and l.phase = 1 and l.queue = heads.queue
-    and l.tenant_id = heads.tenant_id and l.due_at <= now() and l.scheduled_at >= %(since)b
+    and l.priority = heads.priority and l.tenant_id = heads.tenant_id and l.due_at <= now() and l.scheduled_at >= %(since)b
   order by l.due_at
   limit %(limit)s
 ) d
 
 -- name: queued_counts
--- How much of each queue is published and not started.
-select queue, count(*)
+-- How much of each class of each queue is published and not started.
+select queue, priority, count(*)
 from launches
 where partition = any(%(partitions)b::int2[]) and phase = 2 and state = 'queued'
   and scheduled_at >= %(since)b
-group by queue
+group by queue, priority
 
 -- name: oldest_open
 -- How far back open launches are looked for. The hour is for what is inserted before this is read

@@ -12,6 +12,11 @@ alter table jobs
   add column awaits boolean not null default false;
 create index jobs_awaiting on jobs (partition) where awaits;
 
+-- The relay looks for what is due class by class.
+drop index launches_due;
+create index launches_due on launches (partition, queue, priority, tenant_id, due_at)
+  where phase = 1;
+
 -- Which calendars a job names, so that a change of one finds its jobs.
 create table job_calendars (
   job_id uuid not null references jobs (id),
