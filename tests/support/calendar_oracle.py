@@ -1,7 +1,7 @@
 """Which instants belong to a calendar, found by reading the wall clock and nothing else.
 
-Written for the tests alone: the zones of the tzdata package and a walk over days, no code of the project and none of the
-library that it uses for recurrence rules.
+Written for the tests alone: the zones of the tzdata package and a walk over days, no code of the
+project and none of the library that it uses for recurrence rules.
 """
 
 from __future__ import annotations

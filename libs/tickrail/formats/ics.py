@@ -9,12 +9,15 @@ or one that Windows uses.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 import icalendar
+from icalendar.error import GloballyUniqueTZIDGuessed
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from tickrail.core.errors import InvalidInputError, Problem
@@ -27,7 +30,12 @@ _READ: Final = (
     "SUMMARY",
 )
 _DAY: Final = timedelta(days=1)
+_VTIMEZONE = re.compile(r"(?ims)^BEGIN:VTIMEZONE\s*$.*?^END:VTIMEZONE\s*?(?:\n|\Z)")
 _EPOCH: Final = EPOCH.replace(tzinfo=None)
+
+
+# What a TZID means is decided below, not by the library's guess.
+warnings.filterwarnings("ignore", category=GloballyUniqueTZIDGuessed)
 
 
 class _Unusable(Exception):  # noqa: N818 - it becomes an error with the event's name
@@ -75,7 +83,8 @@ def read_icalendar(text: str) -> dict[str, Any]:
         InvalidInputError: it cannot be read, or says what is not offered; names the event.
     """
     try:
-        found = icalendar.Calendar.from_ical(text, multiple=True)
+        # The library would keep each VTIMEZONE, whoever sent it, for all files to come.
+        found = icalendar.Calendar.from_ical(_VTIMEZONE.sub("", text), multiple=True)
     except (ValueError, IndexError, KeyError, TypeError) as e:
         raise _refused(f"is not iCalendar: {_short(e)}", "BEGIN:VCALENDAR ... END:VCALENDAR") from e
     if not found or any(one.name != "VCALENDAR" for one in found):
