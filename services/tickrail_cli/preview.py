@@ -143,7 +143,7 @@ def preview(
 
 def _show(answer: dict[str, Any]) -> None:
     console = Console()
-    console.print(answer["words"], style="bold", markup=False, highlight=False)
+    console.print(answer["words"], style="bold", markup=False, highlight=False, soft_wrap=True)
     table = Table("UTC", "local", "notes", box=None, pad_edge=False)
     for item in answer["items"]:
         table.add_row(item["at"], item["local"], ", ".join(item["notes"]).replace("_", " "))
