@@ -87,7 +87,7 @@ def move_run(before: Plan, after: Plan, w: Waiting, now: datetime) -> Moved:
     left_out = _left_out(old, before, w.last_slot, edge)
     last = w.last_slot if left_out is None else left_out.last
     begin = edge if last is None else max(edge, last)
-    return Moved(first_due(after, w.job, begin), last, left_out)
+    return Moved(first_due(after, w.job, _undecided(after, begin)), last, left_out)
 
 
 def compare_slots(before: Plan, after: Plan, now: datetime, n: int = SHOWN_SLOTS) -> Changes:
@@ -116,16 +116,30 @@ def _next_slots(plan: Plan, after: datetime, n: int) -> Sequence[datetime]:
 
 
 def _origin(table: Timetable, slot: datetime) -> datetime:
-    """The first slot of the schedule that this one stands for: itself, unless it was moved."""
+    """The first slot of the schedule that this one stands for: itself, unless it was moved.
+
+    One that the schedule has itself stays whatever else was moved to it: it is still to come.
+    """
     allowance = table.allowance
     if allowance is None or allowance.on_excluded is not OnExcluded.NEXT_ALLOWED:
         return slot
     before = (slot - EPOCH) // _SECOND - 1
-    if allowance.at(before).by is None:
+    if allowance.at(before).by is None or next_after(table.schedule, slot - _TICK) == slot:
         return slot
     since = EPOCH + timedelta(seconds=max(allowance.forbidden_from(before), 0))
     first = next_after(table.schedule, since - _TICK)
     return slot if first is None else min(first, slot)
+
+
+def _undecided(after: Plan, begin: datetime) -> datetime:
+    """From where slots count: one that was decided on is not to be moved behind that instant."""
+    allowance = after.allowance
+    if after.schedule is None or allowance is None:
+        return begin
+    if allowance.on_excluded is not OnExcluded.NEXT_ALLOWED:
+        return begin
+    slot = next_after(after.schedule, begin)
+    return begin if slot is None else max(begin, slot - _TICK)
 
 
 def _left_out(
