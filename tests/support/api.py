@@ -170,6 +170,14 @@ class World:
         """A new key."""
         return new_key(self.database, tenant, *scopes)
 
+    def past_week(self) -> dict[str, str]:
+        """A range of days that the history has room for, as of today."""
+        [(low, high)] = self.database.rows(
+            "select to_char(now() - interval '9 days', d), to_char(now() - interval '2 days', d)"
+            " from (select 'YYYY-MM-DD\"T00:00:00Z\"') as t (d)"
+        )
+        return {"from": str(low), "until": str(high)}
+
     def tenant_id(self, tenant: str) -> str:
         """The id of one of the two tenants."""
         return str(self.keys[tenant].tenant)

@@ -7,7 +7,7 @@ row, as the owner's pass does, so a cancel falls before or after a pass, never i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -23,7 +23,7 @@ from tickrail.core.backfill import (
     upcoming_slots,
 )
 from tickrail.core.clock import Clock
-from tickrail.core.definition import Plan, instant_text, parse_plan, payload_problems
+from tickrail.core.definition import Plan, instant_text, payload_problems
 from tickrail.core.documents import Reader
 from tickrail.core.errors import ConflictError, InvalidInputError, NotFoundError, Problem
 from tickrail.core.ids import uuid7
@@ -31,8 +31,7 @@ from tickrail.core.policies import Overlap
 from tickrail.core.ports_api import JobRecord, JobRef, JobState, Transaction
 from tickrail.core.ports_backfill import BackfillRecord
 from tickrail.core.schedule import slot_of
-from tickrail.core.timetable import Allowance
-from tickrail.engine.job_rules import ANY, JobRules, Precondition, check_version, require
+from tickrail.engine.job_rules import ANY, JobRules, Precondition, check_version, plan_of, require
 from tickrail.engine.pauses import InFlight
 
 MAX_RUNNING = 10
@@ -107,7 +106,7 @@ class BackfillRequests:
         check_version(tx, job, wanted)
         if job.state is JobState.DELETED:
             raise ConflictError("The job is deleted.")
-        plan = _plan_of(tx, job)
+        plan = plan_of(tx, job)
         draft = self._draft(asked, plan, tx.now)
         if asked.dry_run:
             return _preview(tx, job, plan, draft)
@@ -247,16 +246,6 @@ def find_backfill(tx: Transaction, backfill: UUID) -> BackfillRecord:
     if found is None:
         raise NotFoundError(f"There is no backfill with the id {backfill}.")
     return found
-
-
-def _plan_of(tx: Transaction, job: JobRecord) -> Plan:
-    plan = parse_plan(job.plan, job=job.id, now=tx.now)
-    use = plan.calendars
-    if use is None:
-        return plan
-    known = tx.calendars.load(use.names)
-    exclude, include = ([known[n] for n in names] for names in (use.exclude, use.include))
-    return replace(plan, allowance=Allowance(tuple(exclude), tuple(include), use.on_excluded))
 
 
 def _preview(tx: Transaction, job: JobRecord, plan: Plan, draft: Backfill) -> BackfillPreview:

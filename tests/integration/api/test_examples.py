@@ -20,6 +20,17 @@ def examples(document: Any) -> Iterator[tuple[str, str, str, Any]]:
                     yield verb.upper(), path, kind, example["value"]
 
 
+def begun(world: World, path: str, past: dict[str, str]) -> dict[str, str]:
+    """What a path is about that goes on for a while."""
+    if "{backfill}" in path:
+        made = world.acme.post("/v1/jobs/name:subject/backfills", past, expect=202)
+        return {"backfill": made["id"]}
+    if "{operation}" in path:
+        made = world.acme.post("/v1/jobs/pause", {"filter": {}}, expect=202)
+        return {"operation": made["id"]}
+    return {}
+
+
 def test_each_example_is_accepted(world: World) -> None:
     # The example's name is public; what is checked here is the document, not a name server.
     launch = ""
@@ -32,9 +43,12 @@ def test_each_example_is_accepted(world: World) -> None:
         document = value
         if isinstance(value, dict) and "target" in value:
             document = value | {"target": webhook("x")["target"]}
+        past = world.past_week()
+        if isinstance(value, dict) and "until" in value and "from" in value:
+            document = value | past
         answer = world.acme.call(
             verb,
-            path.format(job=made["id"], launch=launch),
+            path.format(job=made["id"], launch=launch, **begun(world, path, past)),
             document,
             headers={"Content-Type": kind},
         )

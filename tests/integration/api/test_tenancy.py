@@ -27,6 +27,8 @@ JOB_ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/v1/jobs/{job}/trigger", None),
     ("GET", "/v1/jobs/{job}/upcoming", None),
     ("GET", "/v1/jobs/{job}/slots", None),
+    ("GET", "/v1/jobs/{job}/backfills", None),
+    ("POST", "/v1/jobs/{job}/backfills", "a past week"),
     ("DELETE", "/v1/jobs/{job}", None),
 ]
 LAUNCH_ROUTES: list[tuple[str, str, Any]] = [
@@ -34,10 +36,16 @@ LAUNCH_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/launches/{launch}/attempts", None),
     ("POST", "/v1/launches/{launch}/cancel", None),
 ]
+WORK_ROUTES: list[tuple[str, str, Any]] = [
+    ("GET", "/v1/backfills/{backfill}", None),
+    ("POST", "/v1/backfills/{backfill}/cancel", {"in_flight": "cancel"}),
+    ("GET", "/v1/operations/{operation}", None),
+    ("POST", "/v1/operations/{operation}/cancel", None),
+]
 
 
 def test_every_route_that_takes_an_id_is_tried_here(world: World) -> None:
-    named = {(m, p) for m, p, _ in [*JOB_ROUTES, *LAUNCH_ROUTES]}
+    named = {(m, p) for m, p, _ in [*JOB_ROUTES, *LAUNCH_ROUTES, *WORK_ROUTES]}
     served = {
         (verb.upper(), path)
         for path, operations in world.answers.document["paths"].items()
@@ -50,20 +58,28 @@ def test_every_route_that_takes_an_id_is_tried_here(world: World) -> None:
 def test_what_is_anothers_is_as_absent_as_what_is_not_there(world: World) -> None:
     job = world.acme.create("a", schedule={"every": "1h"})
     launch = world.acme.post(f"/v1/jobs/{job['id']}/trigger", expect=201)
+    week = world.past_week()
+    backfill = world.acme.post(f"/v1/jobs/{job['id']}/backfills", week, expect=202)
+    operation = world.acme.post("/v1/jobs/pause", {"filter": {}}, expect=202)
+    theirs = {
+        "job": job["id"], "launch": launch["id"], "backfill": backfill["id"],
+        "operation": operation["id"],
+    }  # fmt: skip
+    nothing = dict.fromkeys(theirs, unused_id())
     before = world.acme.get(f"/v1/jobs/{job['id']}")
-    for method, path, document in [*JOB_ROUTES, *LAUNCH_ROUTES]:
-        foreign = world.beta.call(
-            method, path.format(job=job["id"], launch=launch["id"]), document, expect=404
-        ).json()
-        nothing = unused_id()
-        absent = world.beta.call(
-            method, path.format(job=nothing, launch=nothing), document, expect=404
-        ).json()
-        for answer, wanted in ((foreign, job["id"]), (absent, nothing)):
+    for method, path, written in [*JOB_ROUTES, *LAUNCH_ROUTES, *WORK_ROUTES]:
+        document = week if written == "a past week" else written
+        said = []
+        for ids in (theirs, nothing):
+            answer = world.beta.call(method, path.format(**ids), document, expect=404).json()
             answer.pop("request_id")
-            answer["detail"] = answer["detail"].replace(wanted, "ID").replace(launch["id"], "ID")
-        assert foreign == absent
+            for one in ids.values():
+                answer["detail"] = answer["detail"].replace(one, "ID")
+            said.append(answer)
+        assert said[0] == said[1]
     assert world.acme.get(f"/v1/jobs/{job['id']}") == before
+    assert world.acme.get(f"/v1/backfills/{backfill['id']}") == backfill
+    assert world.acme.get(f"/v1/operations/{operation['id']}") == operation
     assert world.acme.get(f"/v1/launches/{launch['id']}")["state"] == "due"
 
 
@@ -141,7 +157,7 @@ def test_every_table_of_a_tenant_is_under_forced_row_security(world: World) -> N
         " join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id'"
         " where c.relkind in ('r', 'p') and not c.relispartition"
     )
-    assert len(rows) == 13
+    assert len(rows) == 15
     assert all(forced for _, forced in rows)
     powers = world.database.rows(
         "select rolname from pg_roles"
