@@ -195,6 +195,7 @@ class StubPlanner:
         self.state = state
         self.wake_in = wake_in
         self.asks_open = True
+        self.at_most: int | None = None
         self.skips: tuple[Skipped, ...] = ()
         self.cancel_open = self.terminate_open = False
         self.error: str | None = None
@@ -243,6 +244,7 @@ class StubPlanner:
     ) -> list[Planned]:
         self.inside()
         assert oldest < now
+        jobs = jobs[: self.at_most]
         self.jobs += jobs
         self.opened.update(opened)
         self.known.update(calendars)

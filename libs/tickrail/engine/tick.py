@@ -48,6 +48,7 @@ RETRY_UNPLANNABLE = timedelta(minutes=1)
 ENOUGH = 2000
 """Launches that fill a transaction: a catch-up may make thousands for each of many jobs."""
 _NOTHING_OPEN = OpenCount(0, 0)
+_SECOND = timedelta(seconds=1)
 _SHARED = 2000
 
 
@@ -217,7 +218,7 @@ class JobPlanner:
         try:
             plan = self._cache.get(job, now)
             decision = decide(job, self._calendars.resolve(plan, job.tenant, calendars))
-            return Planned(job, decision, [_new(job, plan, x, now) for x in decision.launches])
+            return Planned(job, decision, [_new(job, plan, x) for x in decision.launches])
         except Exception as e:  # noqa: BLE001 - one job's bad data must harm no other job
             text = str(e) if isinstance(e, TickrailError) else f"{type(e).__name__}: {e}"
             log.warning("job_not_planned", job=str(job.id), version=job.version, error=text)
@@ -255,11 +256,11 @@ def _situation(job: DueJob, count: OpenCount, now: datetime, oldest: datetime | 
     )
 
 
-def _new(job: DueJob, plan: Plan, planned: PlannedLaunch, now: datetime) -> NewLaunch:
+def _new(job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
     deadline = plan.start_deadline
     priority = plan.priority.rank
-    if planned.due_at >= now:
-        # Caught up with: what is on time was due before it is planned. It goes a class lower, so
+    if planned.due_at - planned.scheduled_at > plan.jitter + _SECOND:
+        # Caught up with: it is due when it is planned, not at its slot. It goes a class lower, so
         # that after an outage the crowd of these does not stand before what is on time.
         priority = min(priority + 1, Priority.LOW.rank)
     return NewLaunch(

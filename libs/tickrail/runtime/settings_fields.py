@@ -172,7 +172,7 @@ class Settings(BaseModel):
         default=1000,
         ge=1,
         le=100_000,
-        description="Launches of one queue that may wait in Kafka, over all schedulers.",
+        description="Launches of one class of a queue that may wait in Kafka, over all schedulers.",
     )
 
     # Workers

@@ -91,6 +91,52 @@ def test_no_more_than_its_share_is_queued_until_workers_take_it() -> None:
     assert world.states() == {"queued": 8, "running": 5, "due": 17}
 
 
+def test_a_full_class_holds_up_no_other() -> None:
+    world = Stepped(relay={"outstanding": 8})
+    job = world.job(overlap="allow")
+    low = [world.launch(job, priority=2) for _ in range(30)]
+    world.relay(4)
+    normal = world.launch(job)
+    world.relay(2)
+    assert world.messages(NORMAL) == [(normal, 1)]
+    published = world.messages(launch_topic(PREFIX, QUEUE, "low"))
+    assert len(published) == 8
+    assert {launch for launch, _ in published} < set(low)
+
+
+def test_what_is_on_time_passes_what_is_caught_up_with() -> None:
+    """More is caught up with than a line holds; a slot on time is handed over all the same."""
+    world = Stepped(relay={"outstanding": 8, "scan_every": 600.0})
+    misfire = {"policy": "fire_all", "max_count": 100, "grace": "1s", "per_minute": 100_000}
+    world.job(schedule={"every": "1s"}, overlap="allow", misfire=misfire)
+    live = world.job(schedule={"every": "60s"}, overlap="allow")
+    world.advance(59)
+    assert len(world.tick().inserted) > 50
+    world.relay(2)
+    world.advance(1)
+    world.tick()
+    for _ in range(2):
+        world.relayer.run_once(world.owned)
+    (launch,) = world.launches(live)
+    assert (launch.id, 1) in world.messages(NORMAL)
+    assert world.states()["due"] > 40
+
+
+def test_a_tenant_of_which_nothing_waits_has_room_in_a_full_line() -> None:
+    world = Stepped(relay={"outstanding": 4, "scan_every": 600.0})
+    world.relay()
+    for _ in range(40):
+        world.job(tenant=A, schedule={"every": "60s"}, overlap="allow")
+    other = world.job(tenant=B, schedule={"every": "60s"}, overlap="allow", partition=3)
+    world.advance(60)
+    world.tick()
+    for _ in range(2):
+        world.relayer.run_once(world.owned)
+    (launch,) = world.launches(other)
+    assert len(world.messages(NORMAL)) == 4
+    assert (launch.id, 1) in world.messages(NORMAL)
+
+
 def test_an_owner_of_half_the_partitions_has_half_the_share() -> None:
     world = Stepped(relay={"outstanding": 8})
     world.owned = {p: world.owned[p] for p in (Partition(0), Partition(1))}

@@ -1,0 +1,59 @@
+"""What the tick writes: classes, and how much in a transaction."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.support.stepped import Stepped
+
+from tickrail.core.policies import Priority
+from tickrail.engine.tick import ENOUGH
+
+FIRE_ALL = {"policy": "fire_all", "grace": "1s", "max_count": 900}
+
+
+@pytest.mark.parametrize(
+    ("priority", "caught_up"), [("high", "normal"), ("normal", "low"), ("low", "low")]
+)
+def test_what_is_caught_up_with_goes_a_class_lower(priority: str, caught_up: str) -> None:
+    world = Stepped()
+    job = world.job(
+        schedule={"every": "10s"}, overlap="allow", priority=priority,
+        misfire={"policy": "fire_all", "grace": "5s"},
+    )  # fmt: skip
+    world.advance(30)
+    world.tick()
+    found = [Priority(list(Priority)[x.priority]).value for x in world.launches(job)]
+    assert found == [caught_up, caught_up, priority]
+
+
+def test_a_jittered_slot_on_time_keeps_its_class() -> None:
+    world = Stepped()
+    jobs = [world.job(schedule={"every": "60s"}, jitter="50s", overlap="allow") for _ in range(5)]
+    world.advance(115)
+    world.tick()
+    found = [x for job in jobs for x in world.launches(job)]
+    assert {x.priority for x in found} == {Priority.NORMAL.rank}
+    assert max(x.due_at - x.scheduled_at for x in found) > timedelta(seconds=1)
+
+
+def test_a_transaction_makes_no_more_launches_than_enough_or_those_of_one_job() -> None:
+    """Jobs with a thousand launches each, after an outage, would else be one transaction."""
+    world = Stepped()
+    jobs = [
+        world.job(schedule={"every": "1s"}, overlap="allow", misfire=FIRE_ALL) for _ in range(7)
+    ]
+    world.advance(3600)
+    sizes = []
+    while True:
+        ticked = world.tick()
+        if not ticked.jobs:
+            break
+        sizes.append((ticked.jobs, ticked.full))
+    assert sizes == [(3, True), (3, True), (1, False)]
+    assert 2 * 900 < ENOUGH <= 3 * 900
+    launched = [len(world.launches(job)) for job in jobs]
+    skipped = [sum(x.count for x in world.db.skips.values() if x.job_id == job) for job in jobs]
+    assert [a + b for a, b in zip(launched, skipped, strict=True)] == [3600] * 7
+    assert min(launched) >= 900
