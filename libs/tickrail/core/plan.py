@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -148,7 +148,8 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     tick goes on from there.
     """
     table = plan.timetable
-    if table is None:
+    left = batch if plan.max_launches is None else plan.max_launches - s.launched
+    if table is None or left <= 0:
         return Decision(last_slot=s.last_slot)
     end = now if plan.ends_at is None else min(now, plan.ends_at)
     on_time = now - plan.misfire.grace - plan.jitter + _TICK
@@ -161,17 +162,19 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     if s.oldest is not None:
         cursor = _skip_all(table, cursor, min(s.oldest - _TICK, end), SkipReason.TOO_OLD, skips)
     cursor, by_hand = _skip_by_hand(table, cursor, end, s.skip_next, skips)
-    fresh = _on_time(plan, s.job, max(cursor, on_time - _TICK), end, now, batch)
+    fresh = _on_time(plan, s.job, max(cursor, on_time - _TICK), end, now, min(batch, left))
     late = table.missed(cursor, min(on_time - _TICK, end), 1)
     if late is not None:
         cursor = late.last
         rules = plan.misfire if s.catch_up is None else s.catch_up.rules
+        if plan.max_launches is not None:
+            rules = replace(rules, max_count=min(rules.max_count, left))
         chosen += _misfires(table, rules, late, now, bool(fresh), skips)
+        if plan.max_launches is not None:
+            fresh = fresh[: left - len(chosen)]
     if fresh:
         cursor = fresh[-1][0]
         chosen += fresh
-    if plan.max_launches is not None:
-        chosen = chosen[: max(0, plan.max_launches - s.launched)]
     launches, ask = _overlap(plan, s, chosen, skips)
     count = s.launched + len(launches)
     over = plan.max_launches is not None and count >= plan.max_launches
@@ -328,11 +331,11 @@ def _overlap(
     if s.open_launches == s.backfilled > 0 and policy not in _BUFFERING:
         # Only backfills are in the way: the live slot waits for them and is not lost to them.
         one = 0 if policy is Overlap.SKIP else len(chosen) - 1
-        _overlapped(chosen[:one], skips)
-        _overlapped(chosen[one + 1 :], skips)
+        _overlapped(plan, chosen[:one], skips)
+        _overlapped(plan, chosen[one + 1 :], skips)
         return [_launch(chosen[one], State.HELD)], None
     if policy in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER):
-        _overlapped(chosen[:-1], skips)
+        _overlapped(plan, chosen[:-1], skips)
         others = s.open_launches > 0
         held = others and policy is Overlap.CANCEL_OTHER
         new = _launch(chosen[-1], State.HELD if held else State.DUE)
@@ -343,15 +346,27 @@ def _overlap(
     if s.open_launches == 0:
         launches.append(_launch(rest.pop(0)))
     launches += [_launch(c, State.HELD) for c in rest[:room]]
-    _overlapped(rest[room:], skips)
+    _overlapped(plan, rest[room:], skips)
     return launches, None
 
 
-def _overlapped(slots: Sequence[tuple[datetime, datetime]], skips: list[Skipped]) -> None:
-    if slots:
-        skips.append(
-            Skipped(SkipReason.OVERLAP, slot_of(slots[0][0]), slot_of(slots[-1][0]), len(slots))
-        )
+def _overlapped(
+    plan: Plan, slots: Sequence[tuple[datetime, datetime]], skips: list[Skipped]
+) -> None:
+    """Record slots as overlapped, in runs of neighbours: others may lie between them."""
+    table = plan.timetable
+    run: list[datetime] = []
+    for slot, _ in sorted(slots):
+        if run and table is not None and table.next_after(run[-1]) != slot:
+            skips.append(_run_of(run))
+            run = []
+        run.append(slot)
+    if run:
+        skips.append(_run_of(run))
+
+
+def _run_of(slots: Sequence[datetime]) -> Skipped:
+    return Skipped(SkipReason.OVERLAP, slot_of(slots[0]), slot_of(slots[-1]), len(slots))
 
 
 def _launch(slot: tuple[datetime, datetime], state: State = State.DUE) -> PlannedLaunch:

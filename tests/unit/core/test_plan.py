@@ -275,3 +275,55 @@ def test_with_jitter_each_slot_is_launched_once() -> None:
 def test_launch_states_are_ordinary_states() -> None:
     decision = plan_job(MINUTELY, due(MINUTELY, "2026-01-01T09:59:30"), at("2026-01-01T10:00:00"))
     assert decision.launches[0].state is State.DUE
+
+
+def test_what_overlaps_does_not_use_up_the_launches_that_are_left() -> None:
+    """With one launch left and one open, the first slot is skipped; the others still come."""
+    plan = replace(
+        MINUTELY,
+        max_launches=5,
+        overlap=Overlap.SKIP,
+        misfire=Misfire(grace=timedelta(minutes=5)),
+    )
+    situation = due(plan, "2026-01-01T09:57:30", launched=4, open_launches=1)
+    decision = plan_job(plan, situation, at("2026-01-01T10:00:00"))
+    assert not decision.launches
+    assert skipped(decision) == [("overlap", "01 09:58", "01 09:58", 1)]
+    assert decision.wake_at == at("2026-01-01T09:59:00")
+
+
+@pytest.mark.parametrize(
+    ("order", "launched", "recorded"),
+    [
+        pytest.param(CatchUpOrder.OLDEST, "01 09:01:00", ("01 09:02", "01 10:00", 59), id="oldest"),
+        pytest.param(CatchUpOrder.NEWEST, "01 10:00:00", ("01 09:01", "01 09:59", 59), id="newest"),
+    ],
+)
+def test_the_last_launch_that_is_left_among_missed_ones(
+    order: CatchUpOrder, launched: str, recorded: tuple[str, str, int]
+) -> None:
+    rules = Misfire(MisfirePolicy.FIRE_ALL, timedelta(seconds=1), 10, order=order)
+    plan = replace(MINUTELY, max_launches=5, misfire=rules)
+    situation = due(plan, "2026-01-01T09:00:30", launched=4)
+    decision = plan_job(plan, situation, at("2026-01-01T10:00:30"))
+    assert slots(decision) == [launched]
+    assert skipped(decision) == [("misfire", *recorded)]
+    assert decision.wake_at is None
+
+
+def test_overlapped_slots_with_others_between_are_runs_of_their_own() -> None:
+    rules = Misfire(MisfirePolicy.FIRE_ALL, timedelta(minutes=2), 3, order=CatchUpOrder.NEWEST)
+    plan = replace(MINUTELY, misfire=rules, overlap=Overlap.BUFFER_ONE)
+    situation = due(plan, "2026-01-01T09:50:30", open_launches=2, held=1)
+    newest = plan_job(plan, situation, at("2026-01-01T10:00:00"))
+    assert skipped(newest) == [
+        ("misfire", "01 09:51", "01 09:55", 5),
+        ("overlap", "01 09:56", "01 10:00", 5),
+    ]
+    plan = replace(plan, misfire=replace(rules, order=CatchUpOrder.OLDEST))
+    oldest = plan_job(plan, situation, at("2026-01-01T10:00:00"))
+    assert skipped(oldest) == [
+        ("misfire", "01 09:54", "01 09:58", 5),
+        ("overlap", "01 09:51", "01 09:53", 3),
+        ("overlap", "01 09:59", "01 10:00", 2),
+    ]
