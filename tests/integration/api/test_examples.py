@@ -46,10 +46,12 @@ def test_each_example_is_accepted(world: World) -> None:
         past = world.past_week()
         if isinstance(value, dict) and "until" in value and "from" in value:
             document = value | past
+        ids = {"job": made["id"], "launch": launch, "name": "no-deployments"}
         answer = world.acme.call(
             verb,
-            path.format(job=made["id"], launch=launch, **begun(world, path, past)),
+            path.format(**ids, **begun(world, path, past)),
             document,
+            raw=value.encode() if kind == "text/calendar" else None,
             headers={"Content-Type": kind},
         )
         assert answer.status_code < 300, f"{verb} {path}: {answer.text}"

@@ -43,9 +43,16 @@ WORK_ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/v1/operations/{operation}/cancel", None),
 ]
 
+NAMED_ROUTES: list[tuple[str, str, Any]] = [
+    ("GET", "/v1/calendars/{name}", None),
+    ("PUT", "/v1/calendars/{name}", {"weekdays": ["sat"]}),
+    ("DELETE", "/v1/calendars/{name}", None),
+]
+"""What a tenant names itself: another one's name is free."""
+
 
 def test_every_route_that_takes_an_id_is_tried_here(world: World) -> None:
-    named = {(m, p) for m, p, _ in [*JOB_ROUTES, *LAUNCH_ROUTES, *WORK_ROUTES]}
+    named = {(m, p) for m, p, _ in [*JOB_ROUTES, *LAUNCH_ROUTES, *WORK_ROUTES, *NAMED_ROUTES]}
     served = {
         (verb.upper(), path)
         for path, operations in world.answers.document["paths"].items()
@@ -81,6 +88,25 @@ def test_what_is_anothers_is_as_absent_as_what_is_not_there(world: World) -> Non
     assert world.acme.get(f"/v1/backfills/{backfill['id']}") == backfill
     assert world.acme.get(f"/v1/operations/{operation['id']}") == operation
     assert world.acme.get(f"/v1/launches/{launch['id']}")["state"] == "due"
+
+
+def test_a_name_of_another_tenant_is_free_and_theirs_stays_as_it_is(world: World) -> None:
+    path = "/v1/calendars/holidays"
+    world.acme.put(path, {"weekdays": ["sun"]}, expect=201)
+    world.acme.create("a", schedule={"every": "1h"}, calendars={"exclude": ["holidays"]})
+    before = world.acme.get(path), world.acme.get("/v1/jobs/name:a")
+    expected = {"GET": 404, "PUT": 201, "DELETE": 204}
+    for method, template, document in NAMED_ROUTES:
+        answers = [
+            world.beta.call(method, template.format(name=n), document, expect=expected[method])
+            for n in ("holidays", "nothing-of-this-name")
+        ]
+        if method == "PUT":
+            assert [a.json()["moved"]["jobs"] for a in answers] == [0, 0]
+    theirs = {"exclude": ["holidays"]}
+    refused = world.beta.post("/v1/jobs", webhook("b", calendars=theirs), expect=422)
+    assert refused["errors"][0]["pointer"] == "/calendars/exclude/0"
+    assert before == (world.acme.get(path), world.acme.get("/v1/jobs/name:a"))
 
 
 def test_names_lists_and_filters_are_each_tenants_own(world: World) -> None:
