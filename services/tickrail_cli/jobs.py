@@ -161,40 +161,6 @@ def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:
     return document
 
 
-@jobs.command("pause")
-@click.argument("job")
-@click.option("--until", metavar="INSTANT", help="Resume by itself then.")
-@click.option("--reason", metavar="TEXT")
-@click.option("--cancel", is_flag=True, help="Cancel what is under way; it may finish otherwise.")
-@shared_options
-@pass_session
-def pause_job(
-    session: Context, /, *, job: str, until: str | None, reason: str | None, cancel: bool
-) -> None:
-    """Stop a job from being launched by its schedule."""
-    body: dict[str, str] = {"in_flight": "cancel"} if cancel else {}
-    body |= {k: v for k, v in {"until": until, "reason": reason}.items() if v}
-    answer = on_job(session, job, "POST", "/pause", json=body)
-    session.done(f"Paused {answer['name']}.", answer)
-
-
-@jobs.command("resume")
-@click.argument("job")
-@click.option(
-    "--catch-up",
-    type=click.Choice(["none", "policy"]),
-    help="Whether slots of the pause follow the job's misfire policy; none are launched otherwise.",
-)
-@shared_options
-@pass_session
-def resume_job(session: Context, /, *, job: str, catch_up: str | None) -> None:
-    """Let a paused job run again."""
-    body = {"catch_up": catch_up} if catch_up else {}
-    answer = on_job(session, job, "POST", "/resume", json=body)
-    next_run = session.time(answer.get("next_run_at"))
-    session.done(f"Resumed {answer['name']}, next run {next_run}.", answer)
-
-
 @jobs.command("trigger")
 @click.argument("job")
 @click.option("--payload", metavar="JSON", help="Instead of the job's own.")
