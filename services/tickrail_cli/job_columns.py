@@ -38,6 +38,11 @@ def paused(job: Mapping[str, Any]) -> str:
     return ", ".join([*said, *([str(found["reason"])] if found.get("reason") else [])])
 
 
+def notes(job: Mapping[str, Any]) -> str:
+    """What is legal in it but probably not meant."""
+    return "; ".join(str(warning["message"]) for warning in job.get("lint") or ())
+
+
 LIST = (
     Column("name", "name"),
     Column("state", "state", "state"),
@@ -55,6 +60,7 @@ CARD = (
     Column("tags", tags),
     Column("schedule", words),
     Column("document", "schedule"),
+    Column("notes", notes),
     Column("next run", "next_run_at", "time"),
     Column("last launch", "last_launch.id"),
     Column("ended as", "last_launch.state", "state"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,12 @@ def test_list_asks_with_its_filters(tickrail: Tickrail, api: StubApi) -> None:
         "queue": ["q"],
     }
     assert said.out.startswith("No jobs.")
+
+
+def test_get_tells_what_is_probably_not_meant(tickrail: Tickrail, api: StubApi) -> None:
+    lint = [{"code": "x", "message": m, "pointer": "/schedule"} for m in ("one", "two")]
+    api.on("GET", NIGHTLY, Answer(body={**JOB, "lint": lint}))
+    assert re.search(r"^notes +one; two$", tickrail("jobs", "get", "nightly").out, re.MULTILINE)
 
 
 def test_get_is_a_card_without_control_characters(tickrail: Tickrail, api: StubApi) -> None:
