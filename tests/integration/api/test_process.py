@@ -138,3 +138,30 @@ def test_the_pepper_is_part_of_every_key(database: Database) -> None:
         assert (
             client.get("/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 401
         )
+
+
+def test_a_process_carries_out_operations_and_goes_on_with_those_of_another(
+    database: Database,
+) -> None:
+    token = new_key(database, "acme").token
+    with api(database) as (process, line):
+        key = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=line["api"], headers=key, timeout=30, trust_env=False) as client:
+            for n in range(3):
+                client.post("/v1/jobs", json=webhook(f"job-{n}", schedule={"every": "1h"}))
+            made = client.post("/v1/jobs/pause", json={"filter": {}}).json()
+
+            def state() -> str:
+                return str(client.get(f"/v1/operations/{made['id']}").json()["state"])
+
+            until(lambda: state() == "finished", 20)
+            assert {j["state"] for j in client.get("/v1/jobs").json()["items"]} == {"paused"}
+            # One whose process was killed, and whose hold is over.
+            database.run(
+                "update operations set state = 'running', position = null, done = 0, changed = 0,"
+                " finished_at = null, kind = 'jobs.resume', held_until = now() - interval '1 s'"
+            )
+            until(lambda: state() == "finished", 20)
+            assert {j["state"] for j in client.get("/v1/jobs").json()["items"]} == {"active"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
