@@ -15,7 +15,7 @@ from pydantic.json_schema import models_json_schema
 from tickrail_api.schemas.backfill import CancelBackfill, NewBackfill
 from tickrail_api.schemas.base import ProblemDocument
 from tickrail_api.schemas.calendar import NewCalendar
-from tickrail_api.schemas.job import NewJob, Pause, Resume, Trigger
+from tickrail_api.schemas.job import NewJob, Pause, Resume, SkipNext, Trigger
 from tickrail_api.schemas.operation import PauseMany, ResumeMany
 from tickrail_api.schemas.other import PreviewRequest
 
@@ -23,6 +23,7 @@ REQUESTS: Sequence[type[BaseModel]] = (
     NewJob,
     Pause,
     Resume,
+    SkipNext,
     Trigger,
     PreviewRequest,
     NewCalendar,

@@ -277,7 +277,7 @@ def _plan(reader: Reader, job: JobId, now: datetime, *, stored: bool) -> Plan:
         ends_at=ends_at,
         max_launches=most,
         jitter=reader.duration("jitter", timedelta(0), high=_DAY),
-        calendars=_calendars(reader),
+        calendars=read_calendars(reader),
         misfire=_misfire(reader),
         overlap=reader.choice("overlap", Overlap.SKIP),
         if_uncertain=reader.choice("if_uncertain", IfUncertain.RERUN),
@@ -302,7 +302,8 @@ def calendars_document(use: CalendarUse) -> dict[str, Any]:
     }
 
 
-def _calendars(reader: Reader) -> CalendarUse | None:
+def read_calendars(reader: Reader) -> CalendarUse | None:
+    """The member `calendars`; problems go to the reader."""
     if not reader.has("calendars"):
         return None
     r = reader.child("calendars")

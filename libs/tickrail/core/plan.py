@@ -16,7 +16,7 @@ from tickrail.core.catch_up import CatchUp
 from tickrail.core.definition import Plan
 from tickrail.core.ids import JobId
 from tickrail.core.policies import CatchUpOrder, Misfire, MisfirePolicy, Overlap
-from tickrail.core.schedule import Every, MeasuredFrom, Missed, slot_of
+from tickrail.core.schedule import At, Every, MeasuredFrom, Missed, slot_of
 from tickrail.core.states import State
 from tickrail.core.timetable import Timetable
 
@@ -137,6 +137,16 @@ def from_completion(plan: Plan) -> bool:
     return isinstance(schedule, Every) and schedule.measured_from is MeasuredFrom.COMPLETION
 
 
+def waiting(plan: Plan, due_at: datetime) -> Plan:
+    """The plan as it stands while the job waits for a due instant.
+
+    An interval from the end of a launch does not tell its own slots: it waits for this one alone.
+    """
+    if not from_completion(plan):
+        return plan
+    return replace(plan, schedule=At(due_at), jitter=timedelta(0))
+
+
 def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decision:
     """Decide for one due job.
 
@@ -147,6 +157,7 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     At most `batch` on-time slots are taken at once; `wake_at` is then in the past and the next
     tick goes on from there.
     """
+    whole, plan = plan, waiting(plan, s.due_at)
     table = plan.timetable
     left = batch if plan.max_launches is None else plan.max_launches - s.launched
     if table is None or left <= 0:
@@ -181,11 +192,11 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     handled = [slot_of(cursor)] if chosen or skips else []
     wake_at = None if over else first_due(plan, s.job, cursor)
     awaits = False
-    if from_completion(plan) and not over:
-        # The next slot follows the end of what is open now; where nothing is, the present moment.
+    if from_completion(whole) and wake_at is None and not over:
+        # The next slot follows the end of what is open now; where nothing is, this moment.
         awaits = bool(launches) or s.open_launches > 0
-        wake_at = None if awaits else first_due(plan, s.job, now)
-    edge = end if wake_at is None or wake_at > now else cursor
+        wake_at = None if awaits else first_due(whole, s.job, now)
+    edge = cursor if over or (wake_at is not None and wake_at <= now) else end
     handled += _skip_excluded(table, s, begin, edge, skips)
     return Decision(
         launches=tuple(launches),
@@ -203,6 +214,7 @@ def plan_resume(plan: Plan, s: Situation, now: datetime) -> Decision:
     """A paused job goes on; slots that passed meanwhile are recorded as skipped."""
     skips: list[Skipped] = []
     cursor = now
+    whole, plan = plan, waiting(plan, s.due_at)
     table = plan.timetable
     if table is not None:
         begin = slot_waited_for(table, plan, s.due_at) - _TICK
@@ -211,7 +223,7 @@ def plan_resume(plan: Plan, s: Situation, now: datetime) -> Decision:
         _skip_excluded(table, s, begin, end, skips)
     return Decision(
         skipped=tuple(skips),
-        wake_at=first_due(plan, s.job, cursor),
+        wake_at=first_due(whole if s.due_at <= now else plan, s.job, cursor),
         last_slot=max((x.last for x in skips), default=s.last_slot),
     )
 

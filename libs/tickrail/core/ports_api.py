@@ -243,7 +243,7 @@ class JobRecords(Protocol):
     def skips(
         self, job: JobId, since: datetime | None, until: datetime | None, page: PageRequest
     ) -> Sequence[SkippedRun]:
-        """Runs of skipped slots that touch the range, in order of their first slot."""
+        """Runs of skipped slots that touch the range: by first slot, or from the newest by last."""
         ...
 
 

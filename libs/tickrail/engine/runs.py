@@ -39,6 +39,11 @@ _WAKING = frozenset({"buffer_one", "buffer_all", "cancel_other", "skip"})
 NOT_SERVED = "not_served"
 
 
+def _measured_from_end(schedule: Mapping[str, Any] | None) -> bool:
+    """Whether the next slot of a canonical schedule is measured from the end of a launch."""
+    return schedule is not None and schedule.get("measured_from") == "completion"
+
+
 @dataclass(frozen=True, slots=True)
 class JobText:
     """What a run needs of its job's definition."""
@@ -186,7 +191,7 @@ class Runs:
                 payload=doc.get("payload"),
                 timeout=parse_duration(doc["timeout"]).total_seconds(),
                 retry=doc["retry"],
-                wakes=doc["overlap"] in _WAKING,
+                wakes=doc["overlap"] in _WAKING or _measured_from_end(doc["schedule"]),
             )
             self._texts[key] = text
             if len(self._texts) > 10_000:  # noqa: PLR2004 - a cache's bound

@@ -241,14 +241,17 @@ class JobTable:
     def skips(
         self, job: JobId, since: datetime | None, until: datetime | None, page: PageRequest
     ) -> Sequence[SkippedRun]:
-        """Runs of skipped slots that touch `since <= slot < until`, by their first slot."""
+        """Runs of skipped slots that touch `since <= slot < until`.
+
+        By their first slot, or from the newest by their last: runs may lie in one another.
+        """
         s = skips.c
         where = [s.job_id == job]
         if since is not None:
             where.append(s.last_at >= since)
         if until is not None:
             where.append(s.scheduled_at < until)
-        order = s.scheduled_at if page.ascending else s.scheduled_at.desc()
+        order = s.scheduled_at if page.ascending else s.last_at.desc()
         rows: Sequence[Any] = self._tx.execute(
             select(s.reason, s.scheduled_at, s.last_at, s.count)
             .where(*where)

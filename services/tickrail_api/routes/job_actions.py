@@ -10,11 +10,9 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from tickrail.core.definition import parse_plan
 from tickrail.core.ports_api import Transaction
-from tickrail.core.schedule import describe
-from tickrail.engine.job_rules import require
-from tickrail.engine.ledger import Kind, LedgerRequest, first_slots, slots
+from tickrail.engine.job_rules import plan_of, require
+from tickrail.engine.ledger import Kind, LedgerRequest, job_slots, slots
 from tickrail_api.call import Answer, Reads, Runs, Writes
 from tickrail_api.openapi import answers, body, page
 from tickrail_api.paging import (
@@ -30,10 +28,12 @@ from tickrail_api.schemas.job import (
     JOB,
     PAUSE,
     RESUME,
+    SKIP_NEXT,
     TRIGGER,
     Job,
     Pause,
     Resume,
+    SkipNext,
     Trigger,
 )
 from tickrail_api.schemas.launch import LAUNCH, SLOT, Launch, Ledger
@@ -96,6 +96,23 @@ def resume_job(call: Writes, job: str) -> Response:
 
 
 @router.post(
+    "/v1/jobs/{job}/skip-next",
+    dependencies=plain,
+    responses=answers(Job, JOB),
+    openapi_extra=body(SkipNext, SKIP_NEXT),
+)
+def skip_next(call: Writes, job: str) -> Response:
+    """Leave out the next n slots of a job, in place of what was said before. Scope: write."""
+    ref, document, wanted = path_ref(job), call.document(), call.precondition()
+
+    def effect(tx: Transaction) -> Answer:
+        found = call.parts.pauses.skip_next(tx, ref, document, wanted)
+        return Answer(job_document(found), headers=etag(found))
+
+    return call.write(effect)
+
+
+@router.post(
     "/v1/jobs/{job}/trigger",
     status_code=201,
     dependencies=plain,
@@ -119,13 +136,8 @@ def upcoming(call: Reads, job: str, query: Annotated[UpcomingQuery, Query()]) ->
     after = instant_parameter("after", query.after)
     with call.read() as tx:
         found = require(tx, path_ref(job))
-        now = tx.now
-    plan = parse_plan(found.plan, job=found.id, now=now)
-    items = [
-        slot_document(describe(plan.schedule, at))
-        for at in first_slots(plan, after or now, query.n)
-        if plan.schedule is not None
-    ]
+        now, plan = tx.now, plan_of(tx, found)
+    items = [slot_document(s) for s in job_slots(plan, found, after or now, query.n)]
     return Answer({"items": items}).response()
 
 

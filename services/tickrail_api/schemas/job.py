@@ -104,6 +104,7 @@ class Job(JobDocument):
     last_launch: Launch | None
     partition: int
     schedule_words: str | None = Field(description="The schedule in plain English.")
+    skip_next: int = Field(description="So many of the next slots are left out by hand.")
     error: str | None = Field(description="Why the job cannot be planned, if it cannot.")
     created_at: Instant
     updated_at: Instant
@@ -138,12 +139,29 @@ class Pause(Document):
     in_flight: Literal["finish", "cancel"] = Field("finish", description="What open launches do.")
 
 
+class CatchUp(Document):
+    """The bounds within which slots that passed during a pause are launched."""
+
+    max_count: int = Field(10, ge=1, le=10_000)
+    max_age: Duration = "1d"
+    order: Literal["oldest", "newest"] = "oldest"
+    per_minute: int = Field(60, ge=1)
+
+
 class Resume(Document):
     """How to let a job go on."""
 
-    catch_up: Literal["none", "policy"] = Field(
-        "none", description="Whether the misfire policy decides on the slots that passed."
+    catch_up: Literal["none", "policy"] | CatchUp = Field(
+        "none",
+        description="What becomes of the slots that passed: none is launched, the misfire policy"
+        " decides, or they are launched within bounds.",
     )
+
+
+class SkipNext(Document):
+    """How many of the next slots are left out."""
+
+    n: int = Field(ge=0, le=1000, description="0 takes back what was said before.")
 
 
 class Trigger(Document):
@@ -194,6 +212,7 @@ JOB = {
     "last_launch": LAUNCH,
     "partition": 3,
     "schedule_words": "At 02:00 every day in Europe/Berlin",
+    "skip_next": 0,
     "error": None,
     "created_at": "2026-03-01T12:00:00Z",
     "updated_at": "2026-03-01T12:00:00Z",
@@ -210,5 +229,6 @@ JOB_ANSWER = {
     ],
 }
 PAUSE = {"until": "2099-01-01T00:00:00Z", "reason": "maintenance", "in_flight": "finish"}
-RESUME = {"catch_up": "none"}
+RESUME = {"catch_up": {"max_count": 5, "max_age": "6h", "order": "newest"}}
+SKIP_NEXT = {"n": 2}
 TRIGGER = {"payload": {"dry": True}, "priority": "high", "overlap": "allow"}

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from tickrail_api.schemas.base import INSTANT, JOB_ID, Document, Instant
-from tickrail_api.schemas.job import Warn
+from tickrail_api.schemas.job import CalendarUse, Warn
 
 
 class UpcomingSlot(Document):
@@ -15,7 +15,10 @@ class UpcomingSlot(Document):
 
     at: Instant
     local: str
-    notes: list[str] = Field(description="`moved_by_gap`, `first_pass`, `second_pass`, ...")
+    notes: list[str] = Field(
+        description="`moved_by_gap`, `first_pass`, `second_pass`, `excluded:<calendar>`,"
+        " `moved_by_calendar:<calendar>`, `skipped_by_hand`"
+    )
 
 
 class Upcoming(Document):
@@ -30,6 +33,7 @@ class PreviewRequest(Document):
     schedule: dict[str, Any] | None = Field(description="As in a job.")
     starts_at: Instant | None = None
     ends_at: Instant | None = None
+    calendars: CalendarUse | None = Field(None, description="As in a job.")
     after: Instant | None = Field(None, description="From when on; now.")
     n: int = Field(10, ge=1, le=500, description="How many slots.")
     job: str | None = Field(None, description="Id or `name:<name>` of a job to compare with.")
