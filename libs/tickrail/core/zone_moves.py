@@ -11,13 +11,15 @@ from typing import Final
 
 from tickrail.core.definition import Plan
 from tickrail.core.ids import JobId
-from tickrail.core.plan import spread
+from tickrail.core.plan import from_completion, spread
 from tickrail.core.schedule import AnyOf, At, CalendarInterval, Cron, Schedule
 from tickrail.core.timetable import Timetable
 
 _TICK: Final = timedelta(microseconds=1)
 _REACH: Final = timedelta(days=2)
 """More than the offsets of one zone under two sets of rules differ."""
+_STILL: Final = frozenset({"UTC", "Etc/UTC"})
+"""Zones that zone data cannot move."""
 _QUARTER: Final = timedelta(minutes=15)
 _SIZES: Final = (*range(1, 13), 92, 96, 100)
 """How far offsets have moved, in quarters of an hour: up to three hours, or about a day."""
@@ -81,10 +83,16 @@ def moved_due(
     `due_at` may hold the job's jitter: the slots are compared, not the due instants.
     """
     timetable = plan.timetable
-    if timetable is None or not zones_of(plan.schedule):
+    still = set(zones_of(plan.schedule)) <= _STILL
+    if timetable is None or from_completion(plan) or (still and plan.allowance is None):
         return due_at
     old = _slot_behind(plan, job, timetable, due_at)
-    new = moved_next(timetable, last_slot, old, since)
+    if still:
+        # The slots stay and only a calendar lies elsewhere: what it allows now is not passed over.
+        decided = max((at for at in (last_slot, since) if at is not None), default=old - _TICK)
+        new = timetable.next_after(decided)
+    else:
+        new = moved_next(timetable, last_slot, old, since)
     if new is not None and plan.starts_at is not None and new < plan.starts_at:
         new = timetable.next_after(plan.starts_at - _TICK)
     if new is None or (plan.ends_at is not None and new > plan.ends_at):

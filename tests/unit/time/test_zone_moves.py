@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -17,7 +17,7 @@ from tickrail.core.ids import JobId
 from tickrail.core.plan import Situation, SkipReason, first_due, plan_job
 from tickrail.core.policies import Misfire, MisfirePolicy
 from tickrail.core.schedule import parse_schedule
-from tickrail.core.timetable import Timetable
+from tickrail.core.timetable import Allowance, Timetable
 from tickrail.core.zone_moves import moved_due, moved_next, zones_of
 
 JOB = JobId(UUID(int=7))
@@ -207,6 +207,51 @@ def test_intervals_and_instants_have_no_zone() -> None:
         assert moved_due(Plan(schedule=found), JOB, None, waited, None) == waited
     parts = [{**DAILY, "time_zone": z} for z in (PLUS1, PLUS2, PLUS1)] + [{"every": "1h"}]
     assert zones_of(parse_schedule({"any_of": parts}, job=JOB, now=NOW)) == (PLUS1, PLUS2)
+
+
+class Night:
+    """A calendar of every local night, in hours of UTC."""
+
+    name = "night"
+
+    def __init__(self, begins: int, ends: int) -> None:
+        self.begins, self.ends = begins, ends
+
+    def stretch(self, at: int, /) -> Stretch:
+        day, hour = at // 86400 * 86400, at % 86400 // 3600
+        edges = [day, day + self.begins * 3600, day + self.ends * 3600, day + 86400]
+        inside = self.begins <= hour < self.ends
+        start = max(e for e in edges if e <= at)
+        return Stretch(inside, start, min(e for e in edges if e > at))
+
+
+class Stretch(NamedTuple):
+    inside: bool
+    start: int
+    end: int
+
+
+@pytest.mark.parametrize("schedule", [{"every": "1h", "anchor": "2026-01-01T00:00:00Z"},
+                                      {"cron": "0 * * * *"}])  # fmt: skip
+def test_a_calendar_that_moves_alone_passes_no_slot_over(schedule: dict[str, str]) -> None:
+    found = parse_schedule(schedule, job=JOB, now=NOW)
+    job = Plan(schedule=found, allowance=Allowance(exclude=(Night(0, 4),)))
+    last = instant("2026-03-01T23:00")
+    due = moved_due(job, JOB, last, instant("2026-03-02T05:00"), None)
+    assert due == instant("2026-03-02T04:00"), "05:00 was the first one by the older data"
+    assert moved_due(job, JOB, last, instant("2026-03-02T03:00"), None) == due
+    assert moved_due(job, JOB, last, due, None) == due
+    assert moved_due(
+        replace(job, allowance=None), JOB, last, instant("2026-03-02T03:00"), None
+    ) == (instant("2026-03-02T03:00"))
+
+
+def test_an_interval_from_completion_stays() -> None:
+    schedule = {"every": "1h", "measured_from": "completion"}
+    found = parse_schedule(schedule, job=JOB, now=NOW)
+    job = Plan(schedule=found, allowance=Allowance(exclude=(Night(0, 4),)))
+    waited = instant("2026-03-02T05:07")
+    assert moved_due(job, JOB, instant("2026-03-01T23:00"), waited, None) == waited
 
 
 @given(
