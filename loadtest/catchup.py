@@ -3,12 +3,14 @@
     python loadtest/catchup.py [--policy fire_once skip fire_all] [--jobs 10000] [--real]
 
 A crowd of jobs with `* * * * *` and a grace of one second has missed ten slots when the scheduler
-starts, five seconds after a full minute. Meanwhile other jobs of the same tenant and of a second
-one are due every second, every five seconds and at random instants. What is checked:
+starts, five seconds after a full minute. Other jobs of the same tenant and of a second one are due
+every second and every five seconds, have missed as much, and go on; some are due once, at random
+instants from the start on. What is checked:
 
 - each missed slot of the crowd is launched or inside a skip record, once, and so many as the
   policy says; the API's ledger says the same;
-- every slot of the others has its launch, once, recorded and started within --max-late seconds;
+- the others' slots from the first tick on have their launch, recorded and started within
+  --max-late seconds; those that they missed are launched or skipped, once;
 - all launches succeed at their first attempt; the crowd's next full minute is measured as well.
 
 The outage is made by inserting the crowd with a next run ten minutes back; --real runs the
@@ -70,9 +72,10 @@ class Crowd:
 
 @dataclass(frozen=True)
 class Others:
-    """The jobs that were not: each with the slots that it has while the test runs."""
+    """The other jobs, each with its slots up to the end of the test."""
 
     slots: Mapping[UUID, Sequence[datetime]]
+    end: datetime
 
 
 def full_minute(at: datetime) -> datetime:
@@ -85,7 +88,7 @@ def until(at: datetime) -> None:
     pause((at - CLOCK.now()).total_seconds())
 
 
-def seed_crowd(found: Bed, args: argparse.Namespace, policy: str, first: datetime) -> list[Seed]:
+def seed_crowd(args: argparse.Namespace, policy: str, first: datetime) -> list[Seed]:
     """The crowd's jobs, waiting for their first slot."""
     more = {
         "target": target(args),
@@ -97,7 +100,6 @@ def seed_crowd(found: Bed, args: argparse.Namespace, policy: str, first: datetim
             "per_minute": args.per_minute,
         },
     }
-    del found
     return [Seed({"cron": "* * * * *"}, first, more)] * args.jobs
 
 
@@ -107,15 +109,15 @@ def target(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def seed_others(
-    args: argparse.Namespace, begin: datetime, end: datetime, rng: random.Random
+    args: argparse.Namespace, since: datetime, begin: datetime, end: datetime, rng: random.Random
 ) -> tuple[list[Seed], list[list[datetime]]]:
-    """Jobs that are due while the crowd is caught up with, and their slots in [begin, end)."""
+    """Other jobs and their slots: recurring ones from `since` on, one-off ones from `begin` on."""
     seeds: list[Seed] = []
     slots: list[list[datetime]] = []
-    more = {"target": target(args), "overlap": "allow"}
+    more = {"target": target(args), "overlap": "allow", "misfire": {"grace": "5s"}}
     for seconds, count in ((1, args.every_second), (5, args.every_five)):
         for _ in range(count):
-            first = begin + SECOND * rng.randrange(seconds)
+            first = since + SECOND * rng.randrange(seconds)
             period = SECOND * seconds
             seeds.append(Seed({"every": f"{seconds}s", "anchor": first.isoformat()}, first, more))
             slots.append([first + period * n for n in range(-((first - end) // period))])
@@ -128,72 +130,70 @@ def seed_others(
 
 def run(args: argparse.Namespace, policy: str) -> list[str]:
     """One outage with one policy; what is broken."""
-    rng = random.Random(args.seed)
     with bed(args) as found:
         tenants = [bootstrap(found.urls.owner, CLOCK, tenant=f"tenant-{n}") for n in range(2)]
-        api = f"http://127.0.0.1:{start_api(found)}"
-        crowd = outage(found, args, policy, tenants[0].tenant or UUID(int=0))
-        started = crowd.last + SECOND * 5
-        begin, end = crowd.last + SECOND * 4, crowd.last + MINUTE + SECOND * 15
-        slots: dict[UUID, Sequence[datetime]] = {}
-        for tenant in tenants:
-            seeds, own = seed_others(args, begin, end, rng)
-            ids = insert_jobs(
-                found.admin, tenant.tenant or UUID(int=0), seeds, args.partitions, "active"
-            )
-            slots |= dict(zip(ids, own, strict=True))
-        until(started)
+        client = start_api(found, tenants[0].token)
+        ids = [t.tenant or UUID(int=0) for t in tenants]
+        crowd, others = outage(found, args, policy, ids)
+        until(crowd.last + SECOND * 5)
         before = cpu_seconds(found.processes)
-        launch_scheduler(found, args)
+        found.start("scheduler", args.schedulers)
         until(crowd.last + MINUTE - SECOND)
         after = cpu_seconds(found.processes)
-        until(end + SECOND)
+        until(others.end + SECOND)
         settle(found.admin, args.timeout)
         print(f"\n== {policy}, overlap {args.overlap}: {args.jobs} jobs")
         problems = check_crowd(found.admin, crowd, policy, args.overlap)
-        problems += check_others(found.admin, Others(slots), args.max_late, crowd, end)
-        problems += check_ledger(Client(api, tenants[0].token), crowd, policy, args.overlap)
+        problems += check_others(found.admin, others, args.max_late, crowd)
+        problems += check_ledger(client, crowd, policy, args.overlap)
         problems += next_minute(found.admin, crowd)
-        total = ask(found.admin, "select count(*) from launches where scheduled_at < %s",
-                    [crowd.last + MINUTE])[0]  # fmt: skip
+        total = ask(
+            found.admin,
+            "select count(*) from launches where scheduled_at between %s and %s",
+            [crowd.first, crowd.last + MINUTE - SECOND],
+        )[0]
         report_cpu(before, after, max(1, total), 54.0)
         return [f"{policy}: {p}" for p in problems]
 
 
-def start_api(found: Bed) -> int:
-    """Start the API; its port."""
+def start_api(found: Bed, token: str) -> Client:
+    """Start the API; a client of it."""
     port = any_free(set())
     found.start("api", TICKRAIL_API_PORT=str(port))
-    return port
+    return Client(f"http://127.0.0.1:{port}", token)
 
 
-def launch_scheduler(found: Bed, args: argparse.Namespace) -> None:
-    """Start the schedulers; the workers run already and have joined their group."""
-    found.start("scheduler", args.schedulers)
-
-
-def outage(found: Bed, args: argparse.Namespace, policy: str, tenant: UUID) -> Crowd:
-    """The crowd, with slots that it missed up to a full minute that has just passed."""
+def outage(
+    found: Bed, args: argparse.Namespace, policy: str, tenants: Sequence[UUID]
+) -> tuple[Crowd, Others]:
+    """All jobs, with slots that they missed up to a full minute that comes in five seconds."""
     found.start("scheduler", args.schedulers)
     wait_for_owners(found.admin, args.partitions, 1.0)  # it has owned everything before
     found.start("worker", args.workers)
     if args.real:
-        begin = full_minute(CLOCK.now()) + 2 * MINUTE
-        seeds = seed_crowd(found, args, policy, begin)
-        ids = insert_jobs(found.admin, tenant, seeds, args.partitions, "active")
-        until(begin + SECOND * 30)
+        first = full_minute(CLOCK.now()) + 2 * MINUTE
+        last = first + args.minutes * MINUTE
+    else:
         found.stop("scheduler")
-        last = begin + args.minutes * MINUTE
+        last = full_minute(CLOCK.now() + SECOND * 30) + MINUTE
+        first = last - (args.minutes - 1) * MINUTE
+    rng = random.Random(args.seed)
+    begin, end = last + SECOND * 4, last + MINUTE + SECOND * 15
+    slots: dict[UUID, Sequence[datetime]] = {}
+    for tenant in tenants:
+        seeds, own = seed_others(args, first - SECOND * 30, begin, end, rng)
+        ids = insert_jobs(found.admin, tenant, seeds, args.partitions, "active")
+        slots |= dict(zip(ids, own, strict=True))
+    crowd = insert_jobs(
+        found.admin, tenants[0], seed_crowd(args, policy, first), args.partitions, "active"
+    )
+    if args.real:
+        until(first + SECOND * 30)
+        found.stop("scheduler")
         print(f"stopped; waiting until {last:%H:%M:%S}", file=sys.stderr)
-        until(last - SECOND * 5)
-        return Crowd(tenant, ids, begin + MINUTE, last)
-    found.stop("scheduler")
-    last = full_minute(CLOCK.now() + SECOND * 20) + MINUTE
-    first = last - (args.minutes - 1) * MINUTE
-    seeds = seed_crowd(found, args, policy, first)
-    ids = insert_jobs(found.admin, tenant, seeds, args.partitions, "active")
+        first += MINUTE
     until(last - SECOND * 5)
-    return Crowd(tenant, ids, first, last)
+    return Crowd(tenants[0], crowd, first, last), Others(slots, end)
 
 
 def settle(url: str, seconds: float) -> None:
@@ -275,24 +275,51 @@ def check_crowd(url: str, crowd: Crowd, policy: str, overlap: str) -> list[str]:
     return [text for text, broken in found.items() if broken]
 
 
-def check_others(url: str, others: Others, most: float, crowd: Crowd, end: datetime) -> list[str]:
-    """Slots of the other jobs from the first tick on: each launched once, none late."""
-    begin = ask(url, "select min(at) from (select min(created_at) as at from launches"
-                " where job_id = any(%s) union all select min(created_at) from skips) x",
-                [list(others.slots)])[0]  # fmt: skip
-    found = rows(url, "select job_id, scheduled_at, created_at, queued_at, started_at"
-                 " from launches where job_id = any(%s)", [list(others.slots)])  # fmt: skip
-    wanted = {(job, at) for job, slots in others.slots.items() for at in slots if at < end}
-    seen = [(r[0], r[1]) for r in found if r[1] < end]
-    print(f"others: {len(wanted)} slots of {len(others.slots)} jobs, of which"
-          f" {sum(begin <= at < crowd.last + MINUTE for _, at in wanted)} from the first tick to"
-          " the next full minute")  # fmt: skip
+def check_others(url: str, others: Others, most: float, crowd: Crowd) -> list[str]:
+    """Slots of the other jobs: each launched or skipped, once; from the first tick on, not late."""
+    ids = list(others.slots)
+    begin = ask(
+        url,
+        "select min(created_at) from skips where job_id = any(%s) and reason = 'misfire'"
+        " and last_at >= %s",
+        [ids, crowd.last - MINUTE],
+    )[0]
+    found = rows(
+        url,
+        "select job_id, scheduled_at, created_at, queued_at, started_at from launches"
+        " where job_id = any(%s) and scheduled_at < %s",
+        [ids, others.end],
+    )
+    skipped = dict(
+        rows(
+            url,
+            "select job_id, sum(count)::int from skips where job_id = any(%s) and last_at < %s"
+            " group by 1",
+            [ids, others.end],
+        )
+    )
+    launched = {(r[0], r[1]) for r in found}
     problems: list[str] = []
-    if lost := len(wanted - set(seen)):
+    wanted = {(job, at) for job, slots in others.slots.items() for at in slots if at >= begin}
+    live = sum(at < crowd.last + MINUTE for _, at in wanted)
+    print(
+        f"others: {len(ids)} jobs, {sum(map(len, others.slots.values()))} slots:"
+        f" {len(found)} launched, {sum(skipped.values())} skipped; {live} from the first tick to"
+        " the next full minute"
+    )
+    if lost := len(wanted - launched):
         problems.append(f"{lost} slots of other jobs have no launch")
-    if len(seen) != len(set(seen)):
-        problems.append(f"{len(seen) - len(set(seen))} slots of other jobs are launched twice")
-    spans = (("catch-up", begin, crowd.last + MINUTE), ("minute after", crowd.last + MINUTE, end))
+    counts: dict[UUID, int] = dict(skipped)
+    for job, _ in launched:
+        counts[job] = counts.get(job, 0) + 1
+    if wrong := sum(counts.get(job, 0) != len(slots) for job, slots in others.slots.items()):
+        problems.append(f"{wrong} other jobs with slots not accounted for")
+    if len(found) != len(launched):
+        problems.append(f"{len(found) - len(launched)} slots of other jobs are launched twice")
+    spans = (
+        ("catch-up", begin, crowd.last + MINUTE),
+        ("minute after", crowd.last + MINUTE, others.end),
+    )
     print(f"{'late by, ms':<28}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}")
     for span, since, to in spans:
         for i, name in ((2, "record"), (3, "queued"), (4, "start")):

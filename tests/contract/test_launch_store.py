@@ -119,28 +119,27 @@ def test_a_tick_says_when_there_is_more(bed: Bed) -> None:
     assert sorted(len(bed.launches(j)) for j in jobs) == [1, 1, 1]
 
 
-def test_in_a_crowd_tenants_go_in_turns_and_what_is_on_time_before_what_is_late(bed: Bed) -> None:
+def test_in_a_crowd_tenants_go_in_turns_and_of_each_the_newest_and_the_oldest(bed: Bed) -> None:
     late = [make_job(bed, due_in=n - 600) for n in range(10)]
     on_time = [make_job(bed, due_in=n - 3, partition=P1) for n in range(2)]
     other = make_job(bed, due_in=-100, partition=P2, tenant=OTHER)
     store, planner = bed.owner(), StubPlanner()
     ticked = store.tick(OWNED, 4, planner)
     assert (ticked.jobs, ticked.full) == (4, True)
-    assert {j.id for j in planner.jobs} == {other, *on_time, late[0]}
+    assert [j.id for j in planner.jobs] == [other, on_time[1], late[0], on_time[0]]
     # The last batch of a crowd, and what comes after it.
     sizes = [store.tick(OWNED, 4, planner).jobs for _ in range(4)]
     assert sizes == [4, 4, 1, 0]
-    assert [j.id for j in planner.jobs if j.id in late] == late
-    assert len({j.id for j in planner.jobs}) == len(planner.jobs) == 13
+    assert {j.id for j in planner.jobs} == {*late, *on_time, other}
+    assert len(planner.jobs) == 13
 
 
 def test_late_jobs_have_a_share_while_more_are_on_time_than_a_batch_holds(bed: Bed) -> None:
     late = [make_job(bed, due_in=n - 600) for n in range(4)]
     for _ in range(40):
         make_job(bed, due_in=-1, partition=P1)
-    store, planner = bed.owner(), StubPlanner()
-    for _ in range(2):
-        store.tick(OWNED, 10, planner)
+    planner = StubPlanner()
+    bed.owner().tick(OWNED, 10, planner)
     assert {j.id for j in planner.jobs if j.id in late} == set(late)
 
 

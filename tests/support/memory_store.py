@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -21,7 +21,6 @@ from tests.support.memory_tables import (
 
 from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, Claim, JobId, LaunchId
 from tickrail.core.ports import (
-    ON_TIME,
     Backlog,
     Calendars,
     ClaimAnswer,
@@ -50,6 +49,7 @@ from tickrail.core.ports import (
 from tickrail.core.states import OPEN, State
 from tickrail.core.verdict import Verdict
 
+_EPOCH = datetime.min.replace(tzinfo=UTC)
 WAITING = frozenset({State.DUE, State.QUEUED})
 BUSY = frozenset({State.DUE, State.QUEUED, State.RUNNING})
 
@@ -75,7 +75,7 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 and j.id not in db.locked_jobs
             ]
             due.sort(key=lambda j: (j.next_run_at or now, j.id))
-            jobs = [_due_job(j) for j in (due if len(due) < limit else _in_turns(due, now))[:limit]]
+            jobs = [_due_job(j) for j in (due if len(due) < limit else _in_turns(due))[:limit]]
             if not jobs:
                 return Ticked(now=now, next_due=self._next_due(owned, now))
             held, fence = db.hold_fence(owned, (j.partition for j in jobs))
@@ -372,21 +372,16 @@ class MemoryOwnerStore(MemoryBackfillPass):
         """Nothing to give back."""
 
 
-def _in_turns(due: Sequence[JobRow], now: datetime) -> list[JobRow]:
-    """Tenants in turns; in each one's share, four jobs on time before one that is late."""
-    seen: Counter[tuple[UUID, bool]] = Counter()
-    shares: dict[UUID, list[tuple[int, datetime, JobRow]]] = {}
+def _in_turns(due: Sequence[JobRow]) -> list[JobRow]:
+    """Tenants in turns; of each one the job that has just become due, then the oldest."""
+    waiting: dict[UUID, deque[JobRow]] = {}
     for job in due:
-        at = job.next_run_at or now
-        late = at <= now - ON_TIME
-        seen[job.tenant_id, late] += 1
-        share = seen[job.tenant_id, late] * (4 if late else 1)
-        shares.setdefault(job.tenant_id, []).append((share, at, job))
-    turns: list[tuple[int, datetime, JobRow]] = []
-    for mine in shares.values():
-        mine.sort(key=lambda x: x[:2])
-        turns += [(turn, at, job) for turn, (_, at, job) in enumerate(mine)]
-    return [job for _, _, job in sorted(turns, key=lambda x: x[:2])]
+        waiting.setdefault(job.tenant_id, deque()).append(job)
+    found: list[JobRow] = []
+    for turn in range(len(due)):
+        heads = [w.popleft() if turn % 2 else w.pop() for w in waiting.values() if w]
+        found += sorted(heads, key=lambda j: (j.next_run_at or _EPOCH, j.id))
+    return found
 
 
 class MemoryWorkerStore:

@@ -31,9 +31,6 @@ from tickrail.core.verdict import Verdict
 
 Owned = Mapping[Partition, Epoch]
 
-ON_TIME = timedelta(seconds=5)
-"""A job that is due for longer is late: in a crowd, those that are not go before."""
-
 
 @dataclass(frozen=True, slots=True)
 class FenceReport:
@@ -286,9 +283,9 @@ class OwnerStore(Protocol):
 
         Locks up to `limit` due jobs (those locked elsewhere are left for the next tick), then the
         fence rows, asks the planner, inserts launches and skips (a record that is there already is
-        left as it is), moves the jobs on. Where more are due than that, tenants have equal shares,
-        and in each tenant's the jobs that are due for less than `ON_TIME` go before, four of them
-        to one that is late. Jobs that the planner left out stay due.
+        left as it is), moves the jobs on. Where more are due than that, tenants go in turns, and in
+        each one's share the job that has just become due and the one that waits longest. Jobs that
+        the planner left out stay due.
         """
         ...
 

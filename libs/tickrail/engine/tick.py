@@ -45,7 +45,7 @@ from tickrail.engine.decisions import SharedDecisions
 log = structlog.get_logger("tickrail.tick")
 
 RETRY_UNPLANNABLE = timedelta(minutes=1)
-ENOUGH = 2000
+ENOUGH = 1000
 """Launches that fill a transaction: a catch-up may make thousands for each of many jobs."""
 _NOTHING_OPEN = OpenCount(0, 0)
 _SECOND = timedelta(seconds=1)

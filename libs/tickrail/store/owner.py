@@ -18,7 +18,6 @@ from psycopg import errors as pg
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import JobId, LaunchId, Partition
 from tickrail.core.ports import (
-    ON_TIME,
     Backlog,
     DueJob,
     EndedJob,
@@ -115,10 +114,8 @@ class PostgresOwnerStore(BackfillPass):
             rows = cursor.execute(_SQL["due_jobs"], keys).fetchall()
             self._crowded = len(rows) >= limit
         if self._crowded:
-            look = max(20, 8 * limit // len(partitions))
-            rows = cursor.execute(
-                _SQL["due_in_turns"], {**keys, "look": look, "on_time": ON_TIME}
-            ).fetchall()
+            look = max(20, 4 * limit // len(partitions))
+            rows = cursor.execute(_SQL["due_in_turns"], {**keys, "look": look}).fetchall()
             self._crowded = len(rows) >= limit
         return [DueJob(*cast("Any", row)) for row in rows]
 

@@ -23,36 +23,34 @@ cross join lateral (
 limit %(limit)s
 
 -- name: due_in_turns
--- The same where more are due than a batch holds. Tenants go in turns; in the share of each, four
--- jobs that are on time go before one that is late, each kind the oldest first. Looks at so many of
--- each kind in each partition, and locks those chosen; some to spare, for rows locked elsewhere.
+-- The same where more are due than a batch holds. Tenants go in turns, and in the share of each the
+-- job that has just become due and the one that waits longest: so the crowd after an outage does
+-- not delay what is on time, nor is it starved. Looks at so many from both ends of each partition,
+-- and locks those chosen; some to spare, for rows locked elsewhere.
 select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
        j.plan::text, j.skip_next, j.catch_up::text, j.awaits
 from (
-  select t.id, t.turn
+  select e.id, row_number() over (partition by e.tenant_id order by least(2 * e.oldest,
+    2 * e.newest - 1)) as turn
   from (
-    select s.*, row_number() over (partition by tenant_id order by share, next_run_at) as turn
-    from (
-      select c.*, row_number() over (partition by tenant_id, late order by next_run_at)
-                  * case when late then 4 else 1 end as share
-      from unnest(%(partitions)b::int2[]) as p (partition)
-      cross join lateral (
-        (select id, tenant_id, next_run_at, false as late from jobs
-         where jobs.partition = p.partition and jobs.state = 'active'
-           and next_run_at <= now() and next_run_at > now() - %(on_time)s::interval
-         order by next_run_at
-         limit %(look)s)
-        union all
-        (select id, tenant_id, next_run_at, true from jobs
-         where jobs.partition = p.partition and jobs.state = 'active'
-           and next_run_at <= now() - %(on_time)s::interval
-         order by next_run_at
-         limit %(look)s)
-      ) c
-      where exists (select from tenants t where t.id = c.tenant_id and t.state = 'active')
-    ) s
-  ) t
-  order by t.turn, t.next_run_at
+    select c.id, c.tenant_id,
+      row_number() over (partition by c.tenant_id order by c.next_run_at, c.id) as oldest,
+      row_number() over (partition by c.tenant_id order by c.next_run_at desc, c.id desc) as newest
+    from unnest(%(partitions)b::int2[]) as p (partition)
+    cross join lateral (
+      (select id, tenant_id, next_run_at from jobs
+       where jobs.partition = p.partition and jobs.state = 'active' and next_run_at <= now()
+       order by next_run_at
+       limit %(look)s)
+      union
+      (select id, tenant_id, next_run_at from jobs
+       where jobs.partition = p.partition and jobs.state = 'active' and next_run_at <= now()
+       order by next_run_at desc
+       limit %(look)s)
+    ) c
+    where exists (select from tenants t where t.id = c.tenant_id and t.state = 'active')
+  ) e
+  order by turn
   limit %(limit)s + 100
 ) chosen
 join jobs j on j.id = chosen.id
