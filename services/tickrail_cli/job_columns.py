@@ -43,6 +43,19 @@ def notes(job: Mapping[str, Any]) -> str:
     return "; ".join(str(warning["message"]) for warning in job.get("lint") or ())
 
 
+def calendars(job: Mapping[str, Any]) -> str:
+    """The calendars that it names."""
+    use = job.get("calendars") or {}
+    said = [f"{how} {', '.join(use[how])}" for how in ("exclude", "include") if use.get(how)]
+    return "; ".join([*said, f"on excluded {use['on_excluded']}"]) if said else ""
+
+
+def left_out(job: Mapping[str, Any]) -> str:
+    """How many of the next slots are left out by hand."""
+    count = job.get("skip_next") or 0
+    return f"the next {count}" if count else ""
+
+
 LIST = (
     Column("name", "name"),
     Column("state", "state", "state"),
@@ -61,7 +74,9 @@ CARD = (
     Column("schedule", words),
     Column("document", "schedule"),
     Column("notes", notes),
+    Column("calendars", calendars),
     Column("next run", "next_run_at", "time"),
+    Column("left out by hand", left_out),
     Column("last launch", "last_launch.id"),
     Column("ended as", "last_launch.state", "state"),
     Column("target", target),

@@ -111,18 +111,31 @@ def get_job(session: Context, /, *, job: str) -> None:
 @click.option("--every", metavar="DURATION", help="Or each so often, such as 15m.")
 @click.option("--at", metavar="INSTANT", help="Or once.")
 @click.option("--tz", metavar="ZONE", help="Time zone of --cron and --at.")
+@click.option(
+    "--exclude", multiple=True, metavar="CALENDAR", help="Leave out the times of this calendar."
+)
 @click.option("--webhook", metavar="URL", help="Its target: POST to this address.")
 @click.option("--shell", metavar="COMMAND", help="Or run this command line.")
 @click.option("--payload", metavar="JSON", help="What the target gets.")
 @click.option("--paused", is_flag=True, help="Make it paused.")
 @shared_options
 @pass_session
-def create_job(session: Context, /, *, file: str | None, paused: bool, **given: str | None) -> None:
+def create_job(
+    session: Context,
+    /,
+    *,
+    file: str | None,
+    paused: bool,
+    exclude: tuple[str, ...],
+    **given: str | None,
+) -> None:
     """Make a job: from a document, or from the flags."""
     document = read_document(file) if file else {}
     if not isinstance(document, dict):
         raise click.ClickException(f'{file}: a job is an object, such as {{"name": ...}}')
     document.update(_from_flags(given))
+    if exclude:
+        document["calendars"] = {"exclude": list(exclude)}
     if paused:
         document["paused"] = True
     if not document:

@@ -262,3 +262,49 @@ def test_slots_are_the_latest_and_the_next(
     since = ("--from", "2026-03-01T03:00:00Z")
     assert hours(*since, "--limit", "2") == [23, 22]
     assert hours(*since, "--to", "2026-03-01T05:00:00Z", "--oldest-first") == [3, 4]
+
+
+def test_upcoming_shows_the_notes(tickrail: Tickrail, api: StubApi) -> None:
+    slot = {
+        "at": "2026-03-29T01:00:00Z",
+        "local": "2026-03-29T03:00:00+02:00",
+        "notes": ["moved_by_gap", "excluded:weekend"],
+    }
+    api.on("GET", NIGHTLY, Answer(body=JOB))
+    api.on("GET", f"{NIGHTLY}/upcoming", Answer(body={"items": [slot]}))
+    said = tickrail("jobs", "upcoming", "nightly", "-n", "1", "--from", "2026-03-28T00:00:00Z")
+    assert dict(api.asked[-1].query) == {"n": ["1"], "after": ["2026-03-28T00:00:00Z"]}
+    assert "2026-03-29T03:00:00+02:00" in said.out
+    assert "moved by gap, excluded:weekend" in said.out
+    assert tickrail("jobs", "upcoming", "nightly", "--output", "json").json() == {"items": [slot]}
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "told"),
+    [
+        ((), 1, "nightly leaves out its next slot."),
+        (("3",), 3, "nightly leaves out its next 3 slots."),
+        (("0",), 0, "nightly leaves out no slot."),
+    ],
+)
+def test_skip_next_says_how_many_are_left_out(
+    tickrail: Tickrail, api: StubApi, given: tuple[str, ...], asked: int, told: str
+) -> None:
+    api.on("POST", f"{NIGHTLY}/skip-next", Answer(body={**JOB, "skip_next": asked}))
+    said = tickrail("jobs", "skip-next", "nightly", *given)
+    assert api.asked[0].body == {"n": asked}
+    assert told in said.out
+
+
+def test_calendars_and_what_is_left_out_are_on_the_card(tickrail: Tickrail, api: StubApi) -> None:
+    use = {"exclude": ["holidays", "audits"], "include": [], "on_excluded": "skip"}
+    api.on("GET", NIGHTLY, Answer(body={**JOB, "calendars": use, "skip_next": 2}))
+    said = tickrail("jobs", "get", "nightly")
+    assert "exclude holidays, audits; on excluded skip" in said.out
+    assert "the next 2" in said.out
+
+
+def test_create_names_calendars(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("POST", "/v1/jobs", Answer(201, JOB))
+    tickrail("jobs", "create", "--name", "a", "--every", "1h", "--exclude", "x", "--exclude", "y")
+    assert api.asked[0].body["calendars"] == {"exclude": ["x", "y"]}
