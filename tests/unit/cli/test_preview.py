@@ -1,0 +1,34 @@
+"""`tickrail preview` needs no server, and refuses in one line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+
+import pytest
+from tests.support.stub_api import StubApi
+from tests.support.tree import ROOT
+from tests.unit.cli.conftest import Tickrail
+
+with (ROOT / "tests/data/broken_expressions.csv").open() as stream:
+    BROKEN = list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("row", BROKEN, ids=[row["expression"] for row in BROKEN])
+def test_each_expression_is_refused_in_one_line_or_shown(
+    row: Mapping[str, str], tickrail: Tickrail, api: StubApi
+) -> None:
+    start = ("--from", "2026-01-01T00:00:00Z")
+    words = (row["expression"], "--tz", "Europe/Berlin", *start, "-n", "2", "--output", "json")
+    said = tickrail("preview", *words)
+    assert api.asked == []
+    if row["expected"] == "refuse":
+        assert (said.code, said.out) == (1, "")
+        assert said.err.startswith("Error: /")
+        assert said.err.count("\n") == 1
+        return
+    assert (said.code, said.err) == (0, "")
+    answer = said.json()
+    assert [set(item) for item in answer["items"]] == [{"at", "local", "notes"}] * 2
+    if row["expected"].startswith("lint"):
+        assert answer["warnings"]
