@@ -15,7 +15,7 @@ from typing import Final
 
 from tickrail.core.definition import Plan
 from tickrail.core.ids import JobId
-from tickrail.core.plan import first_due, from_completion, slot_waited_for
+from tickrail.core.plan import first_due, from_completion, slot_waited_for, spread
 from tickrail.core.recurrence import next_after, slot_of
 from tickrail.core.schedule import Every
 from tickrail.core.timetable import OnExcluded, Timetable
@@ -57,13 +57,19 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How the next slots change: those that come, and those that fall away."""
+    """How the next slots change: those that come, and those that fall away.
+
+    `first`: the first slot after the change.
+    """
 
     added: tuple[datetime, ...] = ()
     removed: tuple[datetime, ...] = ()
+    first: datetime | None = None
 
 
-def move_run(before: Plan, after: Plan, w: Waiting, now: datetime) -> Moved:
+def move_run(
+    before: Plan, after: Plan, w: Waiting, now: datetime, changes: Changes | None = None
+) -> Moved:
     """The next run of a job whose calendar changed.
 
     Args:
@@ -71,6 +77,8 @@ def move_run(before: Plan, after: Plan, w: Waiting, now: datetime) -> Moved:
         after: the same with the calendar as it becomes.
         w: where the job is; one that waits for the end of a launch is not to be asked about.
         now: the present instant.
+        changes: what `compare_slots` found of these plans; jobs with the same slots share it, and
+            finding out that no slot will ever come takes long.
     """
     old = before.timetable
     unchanged = Moved(w.next_run_at, w.last_slot)
@@ -87,7 +95,12 @@ def move_run(before: Plan, after: Plan, w: Waiting, now: datetime) -> Moved:
     left_out = _left_out(old, before, w.last_slot, edge)
     last = w.last_slot if left_out is None else left_out.last
     begin = edge if last is None else max(edge, last)
-    return Moved(first_due(after, w.job, _undecided(after, begin)), last, left_out)
+    begin = _undecided(after, begin)
+    if changes is None or begin != now:
+        return Moved(first_due(after, w.job, begin), last, left_out)
+    slot = changes.first
+    due = None if slot is None else slot + spread(after, w.job, slot)
+    return Moved(due, last, left_out)
 
 
 def compare_slots(before: Plan, after: Plan, now: datetime, n: int = SHOWN_SLOTS) -> Changes:
@@ -98,6 +111,7 @@ def compare_slots(before: Plan, after: Plan, now: datetime, n: int = SHOWN_SLOTS
     return Changes(
         added=tuple(s for s in new if s <= edge and s not in old),
         removed=tuple(s for s in old if s <= edge and s not in new),
+        first=new[0] if new else None,
     )
 
 

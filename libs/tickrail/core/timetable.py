@@ -91,11 +91,15 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True)
 class Allowance:
-    """The calendars of a job, ready to be asked."""
+    """The calendars of a job, ready to be asked.
+
+    `patience`: behind so many forbidden stretches in a row, a search for a slot is given up.
+    """
 
     exclude: tuple[Times, ...] = ()
     include: tuple[Times, ...] = ()
     on_excluded: OnExcluded = OnExcluded.SKIP
+    patience: int = MAX_STRETCHES
 
     def at(self, second: int) -> Ruling:
         """Whether a Unix second is allowed."""
@@ -149,7 +153,7 @@ class Timetable:
     def next_after(self, after: datetime) -> datetime | None:
         """The first slot to launch strictly after an instant; None where none is found.
 
-        The search ends 400 years ahead, and behind `MAX_STRETCHES` forbidden stretches in a row.
+        The search ends 400 years ahead, and where the allowance's patience ends.
         """
         allowance = self.allowance
         if allowance is None:
@@ -157,7 +161,7 @@ class Timetable:
         if allowance.on_excluded is OnExcluded.NEXT_ALLOWED:
             return self._next_moved(allowance, after)
         at = after
-        for _ in range(MAX_STRETCHES):
+        for _ in range(allowance.patience):
             slot = next_after(self.schedule, at)
             if slot is None:
                 return None

@@ -32,7 +32,7 @@ from tickrail.core.ports_api import (
     SkippedRun,
     Transaction,
 )
-from tickrail.core.timetable import Allowance
+from tickrail.core.timetable import MAX_STRETCHES, Allowance
 from tickrail.engine.job_rules import ANY, Precondition, same, within_history
 
 ANSWER_FIELDS: Final = frozenset({"version", "created_at", "updated_at", "moved"})
@@ -41,6 +41,12 @@ EXCLUDED: Final = "excluded"
 MAX_LISTED: Final = 100
 """So many moved jobs are listed; all are counted."""
 _BATCH: Final = 500
+_SEARCHES: Final = 20
+"""So many schedules are searched for as long as a search may take, where no run is found."""
+_PATIENCE: Final = 400
+"""Of the searches after those: forbidden stretches in a row (a year of nights)."""
+_PATIENCE_BEFORE: Final = 100
+"""Of searches by the calendar as it was: what they find is shown, and decides nothing."""
 _NAMED: Final = 20
 
 
@@ -240,7 +246,8 @@ class _Mover:
         self._old = old
         self._new = new
         self._others: dict[str, Calendar | None] = {}
-        self._changes: dict[str, Changes] = {}
+        self._changes: dict[str, tuple[Changes, bool]] = {}
+        self._in_vain = 0
 
     def move(self, job: CalendarJob) -> tuple[CalendarJob, Changes, list[SkippedRun]] | None:
         """The job as it goes on, how its slots change, and what was left out until now.
@@ -250,18 +257,23 @@ class _Mover:
         """
         try:
             plan = parse_plan(job.plan, job=job.id, now=self._tx.now)
-            before, after = self._with(plan, self._old), self._with(plan, self._new)
+            patience = MAX_STRETCHES if self._in_vain < _SEARCHES else _PATIENCE
+            before = self._with(plan, self._old, _PATIENCE_BEFORE)
+            after = self._with(plan, self._new, patience)
         except (InvalidInputError, NotFoundError):
             return None
-        changes = self._compare(job, before, after)
+        changes, sure = self._compare(job, before, after)
         if job.awaits:
             return job, changes, []
         here = Waiting(job.id, job.next_run_at, job.last_slot_at, job.launched)
-        moved = move_run(before, after, here, self._tx.now)
+        moved = move_run(before, after, here, self._tx.now, changes)
         skips: list[SkippedRun] = []
         if moved.left_out is not None:
             left = moved.left_out
             skips = [SkippedRun(EXCLUDED, left.first, left.last, left.count)]
+        if moved.next_run_at is None and not sure:
+            # There may be thousands such jobs: it waits as it did, and its tick searches further.
+            return replace(job, last_slot_at=moved.last_slot), changes, skips
         state = job.state
         if plan.schedule is not None and moved.next_run_at is None:
             state = JobState.FINISHED
@@ -273,17 +285,21 @@ class _Mover:
         )
         return gone_on, changes, skips
 
-    def _compare(self, job: CalendarJob, before: Plan, after: Plan) -> Changes:
+    def _compare(self, job: CalendarJob, before: Plan, after: Plan) -> tuple[Changes, bool]:
+        """How the slots change, and whether the search for them was a whole one."""
         timing = [job.plan.get(n) for n in ("schedule", "starts_at", "ends_at", "calendars")]
         key = json.dumps(timing, sort_keys=True)
         if "H" in key:  # a hash of the job's id may be in it
             key += str(job.id)
         found = self._changes.get(key)
         if found is None:
-            found = self._changes[key] = compare_slots(before, after, self._tx.now)
+            sure = self._in_vain < _SEARCHES
+            found = compare_slots(before, after, self._tx.now), sure
+            self._changes[key] = found
+            self._in_vain += found[0].first is None
         return found
 
-    def _with(self, plan: Plan, changed: Calendar) -> Plan:
+    def _with(self, plan: Plan, changed: Calendar, patience: int) -> Plan:
         use = plan.calendars
         if use is None:
             return plan
@@ -291,9 +307,9 @@ class _Mover:
         def named(names: Sequence[str]) -> tuple[Calendar, ...]:
             return tuple(changed if n == changed.name else self._other(n) for n in names)
 
-        return replace(
-            plan, allowance=Allowance(named(use.exclude), named(use.include), use.on_excluded)
-        )
+        exclude, include = named(use.exclude), named(use.include)
+        allowance = Allowance(exclude, include, use.on_excluded, patience)
+        return replace(plan, allowance=allowance)
 
     def _other(self, name: str) -> Calendar:
         if name not in self._others:

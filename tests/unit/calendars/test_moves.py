@@ -140,10 +140,12 @@ def test_where_a_job_goes_on(case: Case) -> None:
 
 def test_the_slots_that_come_and_go_are_shown_as_far_as_both_were_looked_at() -> None:
     found = compare_slots(plan(HOURLY, FREE), plan(HOURLY, MORNING), at("01T08:30"), 5)
-    assert found == Changes(added=(), removed=(at("01T10:00"), at("01T11:00"), at("01T12:00")))
+    morning = (at("01T10:00"), at("01T11:00"), at("01T12:00"))
+    assert found == Changes(added=(), removed=morning, first=at("01T09:00"))
     back = compare_slots(plan(HOURLY, MORNING), plan(HOURLY, FREE), at("01T08:30"), 5)
-    assert back == Changes(added=(at("01T10:00"), at("01T11:00"), at("01T12:00")), removed=())
-    assert compare_slots(plan(HOURLY, FREE), plan(HOURLY, FREE), at("01"), 5) == Changes()
+    assert back == Changes(added=morning, removed=(), first=at("01T09:00"))
+    same = compare_slots(plan(HOURLY, FREE), plan(HOURLY, FREE), at("01"), 5)
+    assert same == Changes(first=at("01T01:00"))
 
 
 def test_the_slots_of_a_schedule_that_ends_are_all_looked_at() -> None:
@@ -199,7 +201,9 @@ def test_each_slot_is_launched_or_recorded_once_whatever_is_edited_when(
         now += timedelta(seconds=pause)
         if kind == "edit":
             changed = with_windows(windows)
+            changes = compare_slots(current, changed, now, 3)
             moved = move_run(current, changed, Waiting(JOB, due, last), now)
+            assert move_run(current, changed, Waiting(JOB, due, last), now, changes) == moved
             if moved.left_out is not None:
                 found = between(moved.left_out.first, moved.left_out.last)
                 table = current.timetable
