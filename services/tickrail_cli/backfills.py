@@ -75,7 +75,9 @@ PREVIEW = (
 @jobs.command("backfill")
 @click.argument("job")
 @click.option("--from", "from_", metavar="INSTANT", required=True, help="The first instant.")
-@click.option("--until", metavar="INSTANT", required=True, help="The end, not included.")
+@click.option(
+    "--until", "--to", "until", metavar="INSTANT", required=True, help="The end, not included."
+)
 @click.option("--order", type=click.Choice(["oldest", "newest"]), help="Which end comes first.")
 @click.option("--per-minute", type=click.IntRange(1), metavar="N", help="Launches a minute.")
 @click.option("--max-count", type=click.IntRange(1), metavar="N", help="Launches at most.")
