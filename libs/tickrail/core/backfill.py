@@ -21,6 +21,7 @@ from tickrail.core.plan import PlannedLaunch
 from tickrail.core.policies import Overlap
 from tickrail.core.recurrence import Missed, slot_of
 from tickrail.core.schedule_values import AnyOf, Every, MeasuredFrom, Schedule
+from tickrail.core.timetable import Timetable
 
 MAX_SLOTS = 100_000
 """A range with more slots needs a `max_count`."""
@@ -187,8 +188,7 @@ def upcoming_slots(plan: Plan, b: Backfill, next_run_at: datetime | None, limit:
     found: list[datetime] = []
     if table is not None and low < high:
         if b.order is BackfillOrder.NEWEST:
-            run = table.missed(low, high, limit)
-            found = [] if run is None else [*reversed(run.newest)]
+            found = _newest(table, low, high, limit)
         else:
             slot = table.next_after(low)
             while slot is not None and slot <= high and len(found) < limit:
@@ -248,6 +248,21 @@ def cancelled(b: Backfill, now: datetime) -> BackfillStep:
     return BackfillStep(
         (), BackfillState.CANCELLED, b.total, now, b.cursor_at, left_alone=0, moved=True
     )
+
+
+def _newest(table: Timetable, low: datetime, high: datetime, limit: int) -> list[datetime]:
+    """The last slots in `low < slot <= high`, the newest first.
+
+    A schedule of many parts, or under calendars, is counted slot by slot: so the range is looked at
+    from its end, in windows that grow.
+    """
+    span = _MINUTE
+    while True:
+        since = max(low, high - span)
+        run = table.missed(since, high, limit)
+        if since == low or (run is not None and run.count >= limit):
+            return [] if run is None else [*reversed(run.newest)]
+        span *= 8
 
 
 def _room(plan: Plan, b: Backfill, s: BackfillSituation) -> int:

@@ -356,7 +356,8 @@ class OwnerStore(Protocol):
     def drop_days(self) -> int:
         """Drop the days before the history's horizon that hold nothing open; how many.
 
-        Answers kept for repeated requests go after a day, too.
+        Answers kept for repeated requests go after a day, too, backfills and operations that have
+        ended with the days.
         """
         ...
 

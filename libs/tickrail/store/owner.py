@@ -386,7 +386,8 @@ class PostgresOwnerStore(BackfillPass):
     def drop_days(self) -> int:
         """Drop the days before the history's horizon that hold nothing open; how many.
 
-        Answers kept for repeated requests go after a day, too.
+        Answers kept for repeated requests go after a day, too, backfills and operations that have
+        ended with the days.
         """
         dropped = 0
         with self._session.transaction() as cursor:
@@ -403,6 +404,9 @@ class PostgresOwnerStore(BackfillPass):
             cursor.execute(
                 "delete from idempotency_keys where created_at < now() - interval '24 hours'"
             )
+            ended = [self._history]
+            cursor.execute("delete from backfills where finished_at < now() - %s", ended)
+            cursor.execute("delete from operations where finished_at < now() - %s", ended)
         return dropped
 
     def _look_back(self, cursor: Cursor, now: datetime) -> datetime:

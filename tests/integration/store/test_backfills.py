@@ -46,3 +46,24 @@ def test_the_relay_looks_as_far_back_as_a_backfill_went(bed: PostgresBed) -> Non
     make_backfill(bed, job, start, start + timedelta(hours=1))
     Backfills(owner, Counted()).run_once(OWNED)
     assert len(owner.backlog(OWNED, 10).due) == 1
+
+
+def test_what_has_ended_goes_with_the_history(bed: PostgresBed) -> None:
+    job = make_job(bed, schedule={"cron": "0 * * * *"})
+    start = bed.now() - timedelta(days=1)
+    found = [make_backfill(bed, job, start, bed.now()) for _ in range(3)]
+    bed.conn.execute(
+        "insert into operations (id, tenant_id, kind, state, request)"
+        " select id, tenant_id, 'jobs.pause', 'running', '{}' from backfills"
+    )
+    for table in (b"backfills", b"operations"):
+        for backfill, days in zip(found, (31, 29), strict=False):
+            bed.conn.execute(
+                b"update " + table + b" set state = 'finished',"
+                b" finished_at = now() - make_interval(days => %s) where id = %s",
+                [days, backfill],
+            )
+    bed.owner().drop_days()
+    for table in ("backfills", "operations"):
+        rows = bed.conn.execute(f"select id from {table} order by id".encode()).fetchall()
+        assert [r[0] for r in rows] == sorted(found[1:])

@@ -294,3 +294,16 @@ def test_each_slot_is_launched_or_left_alone_once_in_any_order_of_passes(
         assert len(launched) == b.max_count
         assert set(launched) <= set(free)
     assert b.remaining >= 0
+
+
+def test_the_newest_slots_of_a_combination_are_found_from_the_end() -> None:
+    parts = [{"cron": "* * * * * *"}, {"every": "7s", "anchor": "2026-01-01T00:00:00Z"}]
+    plan = plan_of(schedule={"any_of": parts})
+    b = backfill(order=BackfillOrder.NEWEST, until_at=DAY + timedelta(days=1))
+    found = upcoming_slots(plan, b, None, 200)
+    last = b.until_at - timedelta(seconds=1)
+    assert list(found.slots) == [last - timedelta(seconds=n) for n in range(200)]
+    sparse = plan_of(schedule={"any_of": [{"cron": "0 3 * * *"}, {"cron": "0 4 1 * *"}]})
+    found = upcoming_slots(sparse, b, None, 200)
+    assert [x.hour for x in found.slots] == [4, 3]
+    assert found.last
