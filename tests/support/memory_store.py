@@ -1,4 +1,4 @@
-"""The database of the loops in memory: an `OwnerStore` and a `WorkerStore` on the same tables."""
+"""The database of the loops in memory: an `OwnerStore`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,9 @@ from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, Claim, JobId, La
 from tickrail.core.ports import (
     Backlog,
     Calendars,
-    ClaimAnswer,
-    Claimed,
-    ClaimRequest,
     DueJob,
     EndedJob,
-    ExtendAnswer,
-    Extension,
     FenceReport,
-    Finish,
-    FinishAnswer,
     Lane,
     LostClaim,
     Marked,
@@ -384,87 +377,6 @@ def _in_turns(due: Sequence[JobRow]) -> list[JobRow]:
     return found
 
 
-class MemoryWorkerStore:
-    """`core.ports.WorkerStore`."""
-
-    def __init__(self, db: MemoryDatabase) -> None:
-        self._db = db
-
-    def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
-        db = self._db
-        with db.transaction("claim") as now:
-            granted: list[Claimed] = []
-            refused: dict[LaunchId, str] = {}
-            for r in sorted(requests, key=lambda r: r.id):
-                row = db.launches.get(r.id)
-                reason = "unknown" if row is None else _why_not(row, r.attempt, now)
-                if row is None or reason is not None:
-                    refused[r.id] = reason or "unknown"
-                    continue
-                row.state, row.claim = State.RUNNING, db.next_claim()
-                row.claim_expires_at = now + timedelta(seconds=row.visibility)
-                row.worker, row.started_at, row.cancel_requested = worker, now, False
-                granted.append(_claimed(db, row))
-            return ClaimAnswer(now, granted, refused)
-
-    def finish(self, ends: Sequence[Finish]) -> FinishAnswer:
-        db = self._db
-        with db.transaction("finish") as now:
-            states: dict[LaunchId, State] = {}
-            for e in ends:
-                if e.verdict.state is State.SUCCEEDED:
-                    row = db.launches.get(e.id)
-                    if row is None or row.state is not State.RUNNING or row.claim != e.claim:
-                        continue
-                    row.state, row.finished_at = State.SUCCEEDED, now
-                    row.result = json.loads(e.result)
-                    states[e.id] = State.SUCCEEDED
-                else:
-                    after = db.end_attempt(e, now)
-                    if after is not None:
-                        states[e.id] = after
-            db.wakes += any(e.wakes for e in ends)
-            return FinishAnswer(states, [e.id for e in ends if e.id not in states])
-
-    def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:
-        db = self._db
-        with db.transaction("extend") as now:
-            held, cancel = set(), set()
-            for c in claims:
-                row = db.launches.get(c.id)
-                if row is None or row.state is not State.RUNNING or row.claim != c.claim:
-                    continue
-                if row.started_at is None or row.started_at <= now - ceiling:
-                    continue
-                row.claim_expires_at = now + timedelta(seconds=c.visibility)
-                held.add(c.id)
-                if row.cancel_requested:
-                    cancel.add(c.id)
-            return ExtendAnswer(frozenset(held), frozenset(cancel))
-
-    def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:
-        db = self._db
-        with db.transaction("asked_to_stop"):
-            return frozenset(
-                launch
-                for launch, _ in launches
-                if launch in db.launches and db.launches[launch].cancel_requested
-            )
-
-    def owed(self, launches: Sequence[tuple[LaunchId, datetime]]) -> Sequence[OwedLetter]:
-        db = self._db
-        with db.transaction("owed"):
-            rows = [db.launches[x] for x, _ in launches if x in db.launches]
-            return [db.letter(x) for x in rows if x.dlq_owed]
-
-    def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
-        with self._db.transaction("settle"):
-            return self._db.settle(letters)
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-
 def _due_job(j: JobRow) -> DueJob:
     due = j.next_run_at or datetime.max.replace(tzinfo=UTC)
     return DueJob(
@@ -507,28 +419,4 @@ def _lost_claim(db: MemoryDatabase, x: LaunchRow) -> LostClaim:
     return LostClaim(
         x.id, x.scheduled_at, x.job_id, x.partition, x.attempt, x.failures, x.max_attempts,
         x.rerun, Claim(x.claim), x.claim_expires_at, x.worker or "", retry,
-    )  # fmt: skip
-
-
-def _why_not(row: LaunchRow, asked: int, now: datetime) -> str | None:
-    """Why a claim is refused; None: it is granted."""
-    if row.state in (State.CANCELLED, State.EXPIRED):
-        return row.state.value
-    if row.state in WAITING and row.attempt == asked:
-        if row.due_at > now:
-            return "early"
-        late = row.attempt == 1 and row.start_before is not None and row.start_before <= now
-        return "expired" if late else None
-    if row.state is State.RUNNING and row.attempt == asked:
-        return "duplicate"
-    return "stale" if asked < row.attempt else "ended"
-
-
-def _claimed(db: MemoryDatabase, row: LaunchRow) -> Claimed:
-    assert row.claim is not None
-    return Claimed(
-        row.id, row.scheduled_at, row.job_id, row.job_version, row.tenant_id, row.partition,
-        row.queue, row.attempt, row.failures, row.max_attempts, row.rerun, row.visibility,
-        row.due_at, Claim(row.claim), db.jobs[row.job_id].definitions[row.job_version],
-        None if row.payload is None else json.dumps(row.payload), row.redrive_count, row.origin,
     )  # fmt: skip

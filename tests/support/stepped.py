@@ -16,8 +16,9 @@ from uuid import UUID, uuid4
 
 from tests.support.clock import FakeClock
 from tests.support.memory_bus import MemoryBus, MemoryConsumer, MemoryPublisher
-from tests.support.memory_store import MemoryOwnerStore, MemoryWorkerStore
+from tests.support.memory_store import MemoryOwnerStore
 from tests.support.memory_tables import JobRow, LaunchRow, MemoryDatabase
+from tests.support.memory_worker import MemoryWorkerStore
 
 from tickrail.bus.codec import decode_launch, encode_dead_letter, encode_launch
 from tickrail.bus.topics import PRIORITIES, dlq_topic, launch_topic, retry_topic, work_topics

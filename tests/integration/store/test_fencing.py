@@ -15,7 +15,6 @@ from tests.support.store_bed import (
     OWNED,
     P0,
     PostgresBed,
-    StubPlanner,
     claim_one,
     end_of,
     make_job,
@@ -23,6 +22,7 @@ from tests.support.store_bed import (
     request_of,
     verdict,
 )
+from tests.support.stub_planner import StubPlanner
 from tests.support.until import until
 
 from tickrail.core.errors import UnavailableError

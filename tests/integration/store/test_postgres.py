@@ -13,7 +13,6 @@ from tests.support.store_bed import (
     OWNED,
     TENANT,
     PostgresBed,
-    StubPlanner,
     claim_one,
     end_of,
     make_job,
@@ -21,6 +20,7 @@ from tests.support.store_bed import (
     request_of,
     verdict,
 )
+from tests.support.stub_planner import StubPlanner
 from tests.support.until import pause
 
 from tickrail.core.clock import SystemClock
