@@ -236,14 +236,19 @@ class Jobs:
             if next_run_at is None and plan.schedule is not None:
                 state = JobState.FINISHED
         else:
-            next_run_at = self._first_run(plan, job.id, tx.now)
+            next_run_at = self._first_run(plan, job.id, tx.now, last_slot)
         return replace(job, state=state, next_run_at=next_run_at, last_slot_at=last_slot)
 
-    def _first_run(self, plan: Plan, job: JobId, now: datetime) -> datetime | None:
-        """The first run of a new schedule: after now, or a one-off's instant in the past."""
+    def _first_run(
+        self, plan: Plan, job: JobId, now: datetime, last_slot: datetime | None = None
+    ) -> datetime | None:
+        """The first run of a new schedule: after now, or a one-off's instant in the past.
+
+        Where the clock was set back, the slots up to the last one are decided on already.
+        """
         if plan.schedule is None:
             return None
-        after, once = now, _one_off(plan.schedule)
+        after, once = max(now, last_slot or now), _one_off(plan.schedule)
         if once is not None and once <= now:
             oldest = now - self._rules.history
             if once < oldest:

@@ -257,3 +257,11 @@ def test_the_preview_compares_with_a_job(acme: Caller) -> None:
     ):
         refused = acme.post("/v1/schedules/preview", document, expect=422)
         assert [e["pointer"] for e in refused["errors"]] == [pointer]
+
+
+def test_an_edit_under_a_clock_that_was_set_back_plans_nothing_twice(office: Office) -> None:
+    office.put("2026-01-01T00:00:00Z", schedule={"cron": "0 * * * *"})
+    office.fired("2026-01-01T09:00:00Z", "2026-01-01T10:00:00Z")
+    job = office.put("2026-01-01T07:20:00Z", schedule={"cron": "*/15 * * * *"})
+    assert job.next_run_at == at("2026-01-01T09:15:00Z")
+    assert office.skips() == []

@@ -52,10 +52,10 @@ MISFIRES: list[Any] = [
     {"policy": "fire_all", "grace": "1m", "max_count": 3, "max_age": "5h"},
 ]
 CALENDARS: list[Any] = [
-    {"windows": [{"from": "01:00", "to": "05:00"}], "time_zone": "Europe/Berlin"},
+    {"windows": [{"from": "03:00", "to": "05:00"}], "time_zone": "Europe/Berlin"},
     {"weekdays": ["sun"], "time_zone": "Europe/Berlin"},
     {"dates": ["2026-03-29", "2026-03-31"]},
-    {"windows": [{"from": "00:10", "to": "23:50"}]},
+    {"windows": [{"from": "10:10", "to": "23:50"}, {"from": "02:40", "to": "03:30"}]},
 ]
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other")
 NAME = "job"
@@ -69,7 +69,7 @@ class Histories(RuleBasedStateMachine):
         misfire=st.sampled_from(MISFIRES),
         overlap=st.sampled_from(OVERLAPS),
         jitter=st.sampled_from(("0s", "0s", "10m")),
-        use=st.sampled_from((None, None, "exclude", "include")),
+        use=st.sampled_from((None, None, "exclude")),
         most=st.sampled_from((None, None, 6)),
     )
     def create(
@@ -285,7 +285,7 @@ class Histories(RuleBasedStateMachine):
             st.sampled_from(MISFIRES).map(lambda m: {"misfire": m}),
             st.sampled_from(OVERLAPS).map(lambda o: {"overlap": o}),
             st.sampled_from(("0s", "10m")).map(lambda j: {"jitter": j}),
-            st.sampled_from((None, "exclude", "include")).map(
+            st.sampled_from((None, "exclude")).map(
                 lambda use: {"calendars": None if use is None else {**NO_USE, use: ["c"]}}
             ),
         )
