@@ -15,7 +15,7 @@ from tests.support.memory_tables import (
     publication,
 )
 
-from tickrail.core.backfill import BackfillSituation, BackfillState
+from tickrail.core.backfill import SLOTS_AT_ONCE, BackfillSituation, BackfillState
 from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE
 from tickrail.core.ports import DueJob, NewLaunch, Owned
 from tickrail.core.ports_backfill import Backfilled, BackfillPlanner, DueBackfill, Filled
@@ -46,7 +46,8 @@ class MemoryBackfillPass:
             due = [_due(db.jobs[r.job_id], r, now) for r in mine]
             names = {(d.job.tenant, n) for d in due for n in planner.calendars(d.job)}
             known = {key: text for key, text in db.calendars.items() if key in names}
-            walks = [planner.walk(d, known, now) for d in due]
+            share = max(1, SLOTS_AT_ONCE // max(1, len(due)))
+            walks = [planner.walk(d, known, now, share) for d in due]
             inserted = []
             filled: list[Filled] = []
             for row, walk in zip(mine, walks, strict=True):

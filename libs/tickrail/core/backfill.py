@@ -25,6 +25,8 @@ from tickrail.core.timetable import Timetable
 
 MAX_SLOTS = 100_000
 """A range with more slots needs a `max_count`."""
+SLOTS_AT_ONCE = 200
+"""Slots that a pass over all backfills of an owner looks at: live work waits for no more."""
 _TICK = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
 _BURST = timedelta(seconds=1)

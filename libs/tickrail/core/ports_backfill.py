@@ -56,8 +56,8 @@ class BackfillPlanner(Protocol):
         """The calendars that the job's slots need."""
         ...
 
-    def walk(self, due: DueBackfill, calendars: Calendars, now: datetime) -> Walk:
-        """The next slots of a backfill."""
+    def walk(self, due: DueBackfill, calendars: Calendars, now: datetime, limit: int) -> Walk:
+        """The next slots of a backfill, at most `limit`."""
         ...
 
     def fill(self, walk: Walk, situation: BackfillSituation, now: datetime) -> Filled:
@@ -83,10 +83,11 @@ class BackfillStore(Protocol):
     def backfill(self, owned: Owned, limit: int, planner: BackfillPlanner) -> Backfilled:
         """Carry on up to `limit` running backfills of active tenants, in one transaction.
 
-        Locks their jobs (those locked elsewhere are left for the next pass), then the fence rows,
-        then the backfills; inserts launches (a record that is there already is left as it is) and
-        moves the cursors. A crash before the commit leaves everything as it was; after it, the
-        launches are `due` and the cursor is behind them.
+        Looks at `SLOTS_AT_ONCE` slots of all of them together. Locks their jobs (those locked
+        elsewhere are left for the next pass), then the fence rows, then the backfills; inserts
+        launches (a record that is there already is left as it is) and moves the cursors. A crash
+        before the commit leaves everything as it was; after it, the launches are `due` and the
+        cursor is behind them.
         """
         ...
 

@@ -36,8 +36,6 @@ from tickrail.engine.tick import CalendarCache, JobPlanner, PlanCache
 
 log = structlog.get_logger("tickrail.backfills")
 
-SLOTS_AT_ONCE = 200
-"""Slots of one backfill that a pass looks at."""
 RETRY_UNPLANNABLE = timedelta(minutes=1)
 _NOTHING = Upcoming((), last=False)
 
@@ -55,8 +53,8 @@ class JobFiller:
         """The calendars that the job's slots need."""
         return self._names.calendars(job)
 
-    def walk(self, due: DueBackfill, calendars: Calendars, now: datetime) -> Walk:
-        """The next slots of a backfill."""
+    def walk(self, due: DueBackfill, calendars: Calendars, now: datetime, limit: int) -> Walk:
+        """The next slots of a backfill, at most `limit`."""
         if due.job_state == JobState.DELETED:
             return Walk(due, None, _NOTHING)
         try:
@@ -64,7 +62,7 @@ class JobFiller:
             plan = self._calendars.resolve(plan, due.job.tenant, calendars)
             if not has_past_slots(plan.schedule):
                 return Walk(due, None, _NOTHING)
-            upcoming = upcoming_slots(plan, due.backfill, due.next_run_at, SLOTS_AT_ONCE)
+            upcoming = upcoming_slots(plan, due.backfill, due.next_run_at, limit)
         except Exception as e:  # noqa: BLE001 - one job's bad data must harm no other job
             text = str(e) if isinstance(e, TickrailError) else f"{type(e).__name__}: {e}"
             return Walk(due, None, _NOTHING, error=text[:1000])

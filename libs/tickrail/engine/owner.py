@@ -99,6 +99,7 @@ class OwnerLoop:
         self._ticked_at = self._swept_at = self._letters_at = self._days_at = float("-inf")
         self._tick_at = self._fill_at = 0.0
         self._filled_at = float("-inf")
+        self._fill_rest = 0.0
         self._full = False
 
     def wake(self) -> None:
@@ -143,13 +144,13 @@ class OwnerLoop:
         if self._woken.is_set():
             self._woken.clear()
             self._tick_at = self._swept_at = float("-inf")
-            self._fill_at = min(self._fill_at, self._filled_at + s.fill_spacing)
+            self._fill_at = min(self._fill_at, self._filled_at + self._fill_rest)
             self._relay.wake()
         self._keep_zones(owned)
         if now >= self._tick_at and (self._full or now >= self._ticked_at + s.tick_every):
             self._do_tick(owned, now)
         if now >= self._fill_at and not self._full:
-            self._fill(owned, now)
+            self._fill(owned)
         relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else s.report_wait)
         for report in relayed.fence:
             self._refused(report, owned)
@@ -191,13 +192,15 @@ class OwnerLoop:
             return 0.0
         return _seconds(ticked.next_due, ticked.now, self._settings.tick_within)
 
-    def _fill(self, owned: Owned, now: float) -> None:
-        s = self._settings
+    def _fill(self, owned: Owned) -> None:
+        s, began = self._settings, self._clock.monotonic()
         filled = self._backfills.run_once(self._zones.ready(self._still(owned)))
         self._refused(filled.fence, owned)
         self._relay.accept(filled.inserted, filled.now)
-        self._filled_at = now
-        self._fill_at = now + (s.fill_spacing if filled.more else s.fill_every)
+        # Backfills take half of the time at most: live work comes first.
+        self._filled_at = self._clock.monotonic()
+        self._fill_rest = max(s.fill_spacing, self._filled_at - began)
+        self._fill_at = self._filled_at + (self._fill_rest if filled.more else s.fill_every)
 
     def _sweep(self, owned: Owned) -> None:
         reaped = self._reaper.run_once(owned)

@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, func, insert, null, or_, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from tickrail.core.backfill import (
+    SLOTS_AT_ONCE,
     Backfill,
     BackfillOrder,
     BackfillSituation,
@@ -74,7 +75,8 @@ class BackfillPass:
                 held, fence = hold_fence(cursor, owned, (row[3] for row in rows))
                 due = _hold(cursor, {row[0]: row[1:] for row in rows if row[3] in held})
                 known = self._calendars.read(cursor, [d.job for d in due], planner)
-                walks = [planner.walk(d, known, now) for d in due]
+                share = max(1, SLOTS_AT_ONCE // max(1, len(due)))
+                walks = [planner.walk(d, known, now, share) for d in due]
                 oldest = now - self._history
                 filled = _decide(cursor, walks, planner, now, oldest)
                 inserted = self._insert(cursor, owned, filled)
