@@ -6,7 +6,7 @@ ARGS    ?=
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-oracle lint load clean
+.PHONY: help up down test test-oracle lint load load-planner mutate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -31,8 +31,14 @@ lint: $(VENV)/.dev ## ruff, mypy, the import contracts
 load: $(VENV)/.dev ## the load test of the whole path; ARGS='steady --rate 578.7 --seconds 60'
 	@$(BIN)/python loadtest/pipeline.py $(if $(ARGS),$(ARGS),drain)
 
+load-planner: $(VENV)/.dev ## what planning costs, beside croniter and among many jobs
+	@$(BIN)/python loadtest/planner.py $(ARGS)
+
+mutate: $(VENV)/.mutate ## mutation testing of what decides about time; ARGS='cron --show', schedule, plan
+	@$(BIN)/python -m tests.oracle.mutate $(if $(ARGS),$(ARGS),plan)
+
 clean: ## remove the environment and caches; data in .tickrail/ stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .mutation .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find libs services tests loadtest -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. uv is the quickest installer; its own pinned hash is in the lock of the
@@ -65,4 +71,9 @@ $(VENV)/.dev: requirements/dev.lock pyproject.toml | $(BIN)/uv
 	@echo "Installing the locked dependencies and the developers' tools"
 	@$(UV_INSTALL) --require-hashes -r requirements/dev.lock
 	@$(UV_INSTALL) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.mutate: requirements/mutate.lock | $(VENV)/.dev
+	@echo "Installing the tools of mutation testing"
+	@$(UV_INSTALL) --require-hashes -r requirements/mutate.lock
 	@touch $@

@@ -88,7 +88,15 @@ def test_every_package_has_hashes(name: str) -> None:
     assert [package for package, (_, hashes) in held.items() if not hashes] == []
 
 
-@pytest.mark.parametrize("name", ["run.lock", "dev.lock"])
+def test_the_tools_of_mutation_testing_fit_beside_the_others() -> None:
+    dev, mutate = lock("dev.lock"), lock("mutate.lock")
+    assert "mutmut" in mutate
+    assert [name for name, (_, hashes) in mutate.items() if not hashes] == []
+    both = dev.keys() & mutate.keys()
+    assert {n: mutate[n][0] for n in both} == {n: dev[n][0] for n in both}
+
+
+@pytest.mark.parametrize("name", ["run.lock", "dev.lock", "mutate.lock"])
 def test_no_lock_holds_an_address(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text()
     assert "://" not in text
