@@ -77,10 +77,14 @@ class EndedJob(NamedTuple):
 
 
 class CalendarText(NamedTuple):
-    """A calendar as stored: its version and the JSON text of its document."""
+    """A calendar as stored: its version and the JSON text of its document.
+
+    `made`: when it was made, microseconds; one that was deleted and made again has version 1 again.
+    """
 
     version: int
     document: str
+    made: int = 0
 
 
 Calendars = Mapping[tuple[TenantId, str], CalendarText]

@@ -106,10 +106,10 @@ class PlanCache:
 
 
 class CalendarCache:
-    """Calendars by tenant, name and version, read once."""
+    """Calendars by tenant, name, version and when they were made, read once."""
 
     def __init__(self, size: int = 2_000) -> None:
-        self._read: OrderedDict[tuple[TenantId, str, int], Times] = OrderedDict()
+        self._read: OrderedDict[tuple[TenantId, str, int, int], Times] = OrderedDict()
         self._size = size
 
     def resolve(self, plan: Plan, tenant: TenantId, calendars: Calendars) -> Plan:
@@ -132,7 +132,7 @@ class CalendarCache:
         text: CalendarText | None = calendars.get((tenant, name))
         if text is None:
             raise NotFoundError(f"The calendar {name!r} is not there.")
-        key = (tenant, name, text.version)
+        key = (tenant, name, text.version, text.made)
         calendar = self._read.get(key)
         if calendar is None:
             calendar = parse_calendar(json.loads(text.document), name=name, version=text.version)

@@ -34,22 +34,26 @@ class CalendarReader:
         if not wanted:
             return {}
         rows = cursor.execute(_SQL["calendar_versions"], _keys(wanted)).fetchall()
-        versions = {(r[0], r[1]): r[2] for r in cast("Any", rows)}
+        versions = {(r[0], r[1]): (r[2], r[3]) for r in cast("Any", rows)}
         news = [
             key
             for key, version in versions.items()
-            if key not in self._known or self._known[key].version != version
+            if key not in self._known or _version(self._known[key]) != version
         ]
         if news:
             texts = cursor.execute(_SQL["calendar_texts"], _keys(news)).fetchall()
-            for tenant, name, version, text in cast("Any", texts):
-                self._known[tenant, name] = CalendarText(version, text)
+            for tenant, name, version, text, made in cast("Any", texts):
+                self._known[tenant, name] = CalendarText(version, text, made)
         found = {key: self._known[key] for key in versions}
         for key in found:
             self._known.move_to_end(key)
         while len(self._known) > max(self.SIZE, len(found)):
             self._known.popitem(last=False)
         return found
+
+
+def _version(text: CalendarText) -> tuple[int, int]:
+    return text.version, text.made
 
 
 def _keys(wanted: Sequence[_Key] | set[_Key]) -> dict[str, object]:

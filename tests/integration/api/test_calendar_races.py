@@ -181,6 +181,33 @@ def test_a_change_waits_for_a_job_that_begins_to_use_the_calendar(world: World) 
     assert world.acme.get(f"/v1/jobs/{job['id']}")["next_run_at"] != due
 
 
+def test_a_calendar_that_was_deleted_and_made_again_is_read_anew(
+    world: World, bed: PostgresBed
+) -> None:
+    tick = Tick(bed.owner(), Counted())
+    now = bed.now()
+    soon = [now + timedelta(seconds=n) for n in range(600)]
+    even = [at for at in soon if at.second % 2 == 0]
+    windows = [
+        {"from": f"{at:%H:%M:%S}", "to": f"{at + timedelta(seconds=1):%H:%M:%S}"} for at in even
+    ]
+    for document in ({}, {"windows": windows}):
+        assert world.acme.put(FREEZE, document, expect=201)["version"] == 1
+        use = {"exclude": ["freeze"]}
+        job = world.acme.create("a", schedule=SECONDS, calendars=use, overlap="allow")
+        path = f"/v1/jobs/{job['id']}/slots"
+
+        def seen(path: str = path) -> list[tuple[str, str | None]]:
+            tick.run_once(OWNED)
+            rows = world.acme.get(path)["items"]
+            return [(s["state"], s["reason"]) for s in rows if s["state"] != "upcoming"]
+
+        until(lambda seen=seen: len(seen()) > 3, 20)
+        assert (("skipped", "excluded") in seen()) == bool(document)
+        world.acme.delete(f"/v1/jobs/{job['id']}")
+        world.acme.delete(FREEZE)
+
+
 def test_two_puts_of_one_name_at_once(world: World) -> None:
     with ThreadPoolExecutor(8) as pool:
         codes = list(

@@ -100,15 +100,16 @@ limit %(limit)s
 for update of j skip locked
 
 -- name: calendar_versions
--- The versions of calendars, to see which are known.
-select c.tenant_id, c.name, c.version
+-- The versions of calendars, to see which are known; one that was made anew begins with 1 again.
+select c.tenant_id, c.name, c.version, (extract(epoch from c.created_at) * 1000000)::bigint
 from calendars c
 join unnest(%(tenant_id)b::uuid[], %(name)s::text[]) as m (tenant_id, name)
   on m.tenant_id = c.tenant_id and m.name = c.name
 
 -- name: calendar_texts
 -- Calendars themselves.
-select c.tenant_id, c.name, c.version, c.document::text
+select c.tenant_id, c.name, c.version, c.document::text,
+       (extract(epoch from c.created_at) * 1000000)::bigint
 from calendars c
 join unnest(%(tenant_id)b::uuid[], %(name)s::text[]) as m (tenant_id, name)
   on m.tenant_id = c.tenant_id and m.name = c.name
