@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.api import Caller, World, unused_id
 from tests.support.stepped import Counted
+from tests.support.until import until
 
 from tickrail.core.ids import Epoch, Partition
 from tickrail.engine.backfills import Backfills
@@ -278,3 +280,32 @@ def test_a_calendar_leaves_out_slots_of_a_backfill_too(
     assert [x["at"] for x in said["items"]] == [text(day + n * HOUR) for n in (0, 3, 4)]
     assert acme.post(path, of(day, 5), expect=202)["total"] == 3
     assert owner.turn() == 3
+
+
+def test_a_cancel_falls_before_or_after_a_pass_never_inside(
+    world: World, acme: Caller, owner: Owner, day: datetime
+) -> None:
+    """Passes go on all the time; once a cancel is answered nothing of it is due or becomes so."""
+    acme.create("a", schedule={"cron": "* * * * *"}, overlap="allow")
+    over = threading.Event()
+
+    def passes() -> None:
+        while not over.is_set():
+            owner.turn()
+
+    thread = threading.Thread(target=passes)
+    thread.start()
+    try:
+        for _ in range(10):
+            document = of(day, 24, max_open=1000, existing="launch")
+            made = acme.post("/v1/jobs/name:a/backfills", document, expect=202)
+            path = f"/v1/backfills/{made['id']}"
+            until(lambda path=path: acme.get(path)["launched"], 20)
+            said = acme.post(f"{path}/cancel", expect=202)
+            again = acme.get(path)
+            assert said["launches"] == again["launches"] == {"cancelled": again["launched"]}
+    finally:
+        over.set()
+        thread.join(30)
+    [(left,)] = world.database.rows("select count(*) from launches where phase < 3")
+    assert left == 0

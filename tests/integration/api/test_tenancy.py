@@ -27,6 +27,7 @@ JOB_ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/v1/jobs/{job}/trigger", None),
     ("GET", "/v1/jobs/{job}/upcoming", None),
     ("GET", "/v1/jobs/{job}/slots", None),
+    ("POST", "/v1/jobs/{job}/skip-next", {"n": 1}),
     ("GET", "/v1/jobs/{job}/backfills", None),
     ("POST", "/v1/jobs/{job}/backfills", "a past week"),
     ("DELETE", "/v1/jobs/{job}", None),
