@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -27,6 +28,7 @@ from tickrail.core.ids import ORIGIN_SCHEDULE
 from tickrail.core.plan import slot_waited_for
 from tickrail.core.ports_api import JobRecord, JobState
 from tickrail.core.schedule import next_after
+from tickrail.core.timetable import Allowance, OnExcluded
 from tickrail.engine.calendars import CalendarRules, Calendars
 from tickrail.engine.job_rules import EXCLUDED, JobRules, plan_of
 from tickrail.engine.jobs import Jobs
@@ -57,6 +59,10 @@ CALENDARS: list[Any] = [
     {"dates": ["2026-03-29", "2026-03-31"]},
     {"windows": [{"from": "10:10", "to": "23:50"}, {"from": "02:40", "to": "03:30"}]},
 ]
+USES: list[Any] = [
+    {"exclude": ["c"], "include": [], "on_excluded": "skip"},
+    {"exclude": ["c"], "include": [], "on_excluded": "next_allowed"},
+]
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other")
 NAME = "job"
 
@@ -69,7 +75,7 @@ class Histories(RuleBasedStateMachine):
         misfire=st.sampled_from(MISFIRES),
         overlap=st.sampled_from(OVERLAPS),
         jitter=st.sampled_from(("0s", "0s", "10m")),
-        use=st.sampled_from((None, None, "exclude")),
+        use=st.sampled_from((None, None, *USES)),
         most=st.sampled_from((None, None, 6)),
     )
     def create(
@@ -78,7 +84,7 @@ class Histories(RuleBasedStateMachine):
         misfire: Any,
         overlap: str,
         jitter: str,
-        use: str | None,
+        use: Any,
         most: int | None,
     ) -> None:
         self.world = Stepped()
@@ -99,7 +105,7 @@ class Histories(RuleBasedStateMachine):
             "overlap": overlap,
             "jitter": jitter,
             "max_launches": most,
-            "calendars": None if use is None else {use: ["c"]},
+            "calendars": use,
             "target": {"noop": {}},
         }
         draft = self.jobs.draft(document)
@@ -285,9 +291,7 @@ class Histories(RuleBasedStateMachine):
             st.sampled_from(MISFIRES).map(lambda m: {"misfire": m}),
             st.sampled_from(OVERLAPS).map(lambda o: {"overlap": o}),
             st.sampled_from(("0s", "10m")).map(lambda j: {"jitter": j}),
-            st.sampled_from((None, "exclude")).map(
-                lambda use: {"calendars": None if use is None else {**NO_USE, use: ["c"]}}
-            ),
+            st.sampled_from((None, *USES)).map(lambda use: {"calendars": use}),
         )
     )
     def edit(self, patch: Any) -> None:
@@ -315,6 +319,8 @@ class Histories(RuleBasedStateMachine):
             if old.next_run_at is not None and before.timetable is not None:
                 waits = slot_waited_for(before.timetable, before, old.next_run_at) - TICK
             edge = min(self.clock.now(), waits)
+            if before.allowance and before.allowance.on_excluded is OnExcluded.NEXT_ALLOWED:
+                edge = self.clock.now()  # what had been moved may move on, or stay with others
             self.since = max(edge, *self.accounted, *self.left_out, self.since)
 
     @precondition(may_change)
@@ -334,13 +340,15 @@ EVERY_FIELD = dict.fromkeys(
     ("cron", "every", "anchor", "measured_from", "calendar", "any_of", "at", "time_zone", "gap",
      "fold")
 )  # fmt: skip
-NO_USE: Any = {"exclude": None, "include": None}
 
 
 def between(
     plan: Plan, after: datetime, until: datetime, *, excluded: bool = False
 ) -> list[datetime]:
     """The slots of a plan, by its schedule and calendars, slot by slot."""
+    allowance = plan.allowance
+    if allowance is not None and allowance.on_excluded is OnExcluded.NEXT_ALLOWED:
+        return [] if excluded else moved(plan, allowance, after, until)
     found: list[datetime] = []
     at = None if plan.schedule is None else next_after(plan.schedule, after)
     while at is not None and at <= until and plan.schedule is not None:
@@ -351,9 +359,21 @@ def between(
     return found
 
 
+def moved(plan: Plan, allowance: Allowance, after: datetime, until: datetime) -> list[datetime]:
+    """The slots under `next_allowed`: those in forbidden time move to its end."""
+    found = set()
+    raw = replace(plan, allowance=None)
+    for slot in between(raw, after - timedelta(days=8), until):
+        second = int(slot.timestamp())
+        while allowance.at(second).by is not None:
+            second = allowance.at(second).end
+        found.add(datetime.fromtimestamp(second, UTC))
+    return sorted(t for t in found if after < t <= until)
+
+
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=40,
+    max_examples=30,
     stateful_step_count=25,
     derandomize=True,
     deadline=None,
