@@ -253,6 +253,14 @@ class MemoryCalendars:
             if r is not None
         }
 
+    def page(self, after: str, limit: int) -> Sequence[CalendarRecord]:
+        names = sorted(name for _, name in self.api.db.calendars if name > after)
+        records = (self.find(name) for name in names[:limit])
+        return [r for r in records if r is not None]
+
+    def delete(self, name: str) -> None:
+        del self.api.db.calendars[TENANT, name]
+
     def insert(self, record: CalendarRecord) -> bool:
         if (TENANT, record.name) in self.api.db.calendars:
             return False
