@@ -118,53 +118,6 @@ def test_a_tick_says_when_there_is_more(bed: Bed) -> None:
     assert sorted(len(bed.launches(j)) for j in jobs) == [1, 1, 1]
 
 
-def test_in_a_crowd_tenants_go_in_turns_and_of_each_the_newest_and_the_oldest(bed: Bed) -> None:
-    late = [make_job(bed, due_in=n - 600) for n in range(10)]
-    on_time = [make_job(bed, due_in=n - 3, partition=P1) for n in range(2)]
-    other = make_job(bed, due_in=-100, partition=P2, tenant=OTHER)
-    store, planner = bed.owner(), StubPlanner()
-    ticked = store.tick(OWNED, 4, planner)
-    assert (ticked.jobs, ticked.full) == (4, True)
-    assert [j.id for j in planner.jobs] == [other, on_time[1], late[0], on_time[0]]
-    # The last batch of a crowd, and what comes after it.
-    sizes = [store.tick(OWNED, 4, planner).jobs for _ in range(4)]
-    assert sizes == [4, 4, 1, 0]
-    assert {j.id for j in planner.jobs} == {*late, *on_time, other}
-    assert len(planner.jobs) == 13
-
-
-def test_late_jobs_have_a_share_while_more_are_on_time_than_a_batch_holds(bed: Bed) -> None:
-    late = [make_job(bed, due_in=n - 600) for n in range(4)]
-    for _ in range(40):
-        make_job(bed, due_in=-1, partition=P1)
-    planner = StubPlanner()
-    bed.owner().tick(OWNED, 10, planner)
-    assert {j.id for j in planner.jobs if j.id in late} == set(late)
-
-
-def test_a_job_locked_elsewhere_and_a_suspended_tenant_take_no_place_in_a_crowd(bed: Bed) -> None:
-    for _ in range(5):
-        make_job(bed, due_in=-600, tenant=OTHER)
-    bed.suspend(OTHER)
-    jobs = {make_job(bed, due_in=-100) for _ in range(5)}
-    store, planner = bed.owner(), StubPlanner()
-    assert [store.tick(OWNED, 3, planner).full for _ in range(2)] == [True, False]
-    assert {j.id for j in planner.jobs} == jobs
-
-
-def test_jobs_that_the_planner_leaves_out_stay_due(bed: Bed) -> None:
-    jobs = [make_job(bed, due_in=n - 9) for n in range(3)]
-    left = StubPlanner(wake_in=60)
-    left.at_most = 1
-    store = bed.owner()
-    ticked = store.tick(OWNED, 100, left)
-    assert (ticked.jobs, ticked.full, len(ticked.inserted)) == (1, True, 1)
-    assert sum(bed.job_row(j).next_run_at <= ticked.now for j in jobs) == 2  # type: ignore[operator]
-    after = store.tick(OWNED, 100, StubPlanner(wake_in=60))
-    assert (after.jobs, after.full) == (2, False)
-    assert [len(bed.launches(j)) for j in jobs] == [1, 1, 1]
-
-
 def test_higher_and_lower_epochs_refuse_and_are_reported(bed: Bed) -> None:
     taken, lost, mine = (make_job(bed, due_in=-1, partition=p) for p in (P0, P1, P2))
     bed.set_epoch(P0, EPOCH + 1)

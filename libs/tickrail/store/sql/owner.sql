@@ -26,7 +26,9 @@ limit %(limit)s
 -- The same where more are due than a batch holds. Tenants go in turns, and in the share of each the
 -- job that has just become due and the one that waits longest: so the crowd after an outage does
 -- not delay what is on time, nor is it starved. Looks at so many from both ends of each partition,
--- and locks those chosen; some to spare, for rows locked elsewhere.
+-- and locks those chosen; some to spare, for rows locked elsewhere. The lateral and its limit hold
+-- the plan to one look-up by id each: old statistics take the due jobs for few, and would read all
+-- of them for each one chosen.
 select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
        j.plan::text, j.skip_next, j.catch_up::text, j.awaits
 from (
@@ -53,11 +55,12 @@ from (
   order by turn
   limit %(limit)s + 100
 ) chosen
-join jobs j on j.id = chosen.id
+cross join lateral (
+  select * from jobs where jobs.id = chosen.id limit 1 for update of jobs skip locked
+) j
 where j.state = 'active' and j.next_run_at <= now()
 order by chosen.turn, j.next_run_at
 limit %(limit)s
-for update of j skip locked
 
 -- name: next_due
 -- The next instant that a job of these partitions waits for.
