@@ -10,7 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from psycopg import errors as pg
-from sqlalchemy import bindparam, func, insert, null, or_, select, text, update
+from sqlalchemy import and_, bindparam, case, func, insert, null, or_, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from tickrail.core.backfill import (
@@ -32,7 +32,7 @@ from tickrail.core.ports_backfill import (
     Filled,
     Walk,
 )
-from tickrail.core.states import State, shown
+from tickrail.core.states import RETRYING, State, shown
 from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
 from tickrail.store.fence import hold_fence
@@ -318,15 +318,17 @@ class BackfillTable:
         if not found:
             return []
         origins = {r.backfill.origin: r for r in found}
+        failed = and_(_L.state == State.DUE, _L.failures > 0)
+        state = case((failed, RETRYING), else_=_L.state)
         rows: Sequence[Any] = self._tx.execute(
-            select(_L.origin, _L.state, func.count().label("n"))
+            select(_L.origin, state.label("state"), func.count().label("n"))
             .where(
                 _L.job_id == found[0].job,
                 _L.origin.in_(list(origins)),
                 _L.scheduled_at >= min(r.backfill.from_at for r in found).replace(microsecond=0),
                 _L.scheduled_at < max(r.backfill.until_at for r in found),
             )
-            .group_by(_L.origin, _L.state)
+            .group_by(_L.origin, text("2"))
         ).all()
         counts: dict[str, dict[str, int]] = {origin: {} for origin in origins}
         for row in rows:

@@ -93,6 +93,8 @@ def test_a_backfill_from_its_beginning_to_its_end(
     launches = acme.get("/v1/launches", job="name:a", origin="backfill")["items"]
     assert {x["scheduled_at"] for x in launches} == {text(day + n * HOUR) for n in range(3)}
     assert {(x["origin"], x["priority"]) for x in launches} == {("backfill", "low")}
+    world.database.run("update launches set failures = 1 where scheduled_at = %s", day)
+    assert acme.get(path)["launches"] == {"due": 2, "retrying": 1}
     owner.end()
     owner.turn()
     ended = acme.get(path)
