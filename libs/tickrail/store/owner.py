@@ -114,7 +114,7 @@ class PostgresOwnerStore(BackfillPass):
             rows = cursor.execute(_SQL["due_jobs"], keys).fetchall()
             self._crowded = len(rows) >= limit
         if self._crowded:
-            look = max(20, 4 * limit // len(partitions))
+            look = max(20, 2 * limit // len(partitions))
             rows = cursor.execute(_SQL["due_in_turns"], {**keys, "look": look}).fetchall()
             self._crowded = len(rows) >= limit
         return [DueJob(*cast("Any", row)) for row in rows]
