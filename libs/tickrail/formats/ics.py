@@ -9,7 +9,6 @@ or one that Windows uses.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ _READ: Final = (
     "SUMMARY",
 )
 _DAY: Final = timedelta(days=1)
-_VTIMEZONE = re.compile(r"(?ims)^BEGIN:VTIMEZONE\s*$.*?^END:VTIMEZONE\s*?(?:\n|\Z)")
 _EPOCH: Final = EPOCH.replace(tzinfo=None)
 
 
@@ -83,8 +81,7 @@ def read_icalendar(text: str) -> dict[str, Any]:
         InvalidInputError: it cannot be read, or says what is not offered; names the event.
     """
     try:
-        # The library would keep each VTIMEZONE, whoever sent it, for all files to come.
-        found = icalendar.Calendar.from_ical(_VTIMEZONE.sub("", text), multiple=True)
+        found = icalendar.Calendar.from_ical(_without_zones(text), multiple=True)
     except (ValueError, IndexError, KeyError, TypeError) as e:
         raise _refused(f"is not iCalendar: {_short(e)}", "BEGIN:VCALENDAR ... END:VCALENDAR") from e
     if not found or any(one.name != "VCALENDAR" for one in found):
@@ -99,6 +96,18 @@ def read_icalendar(text: str) -> dict[str, Any]:
     if named and (known := _known_zone(named)) is not None:
         document["time_zone"] = known
     return document
+
+
+def _without_zones(text: str) -> str:
+    """The file without its VTIMEZONEs: the library would keep each one for all files to come."""
+    kept, inside = [], False
+    for line in text.split("\n"):
+        word = line.strip().upper()
+        inside = inside or word == "BEGIN:VTIMEZONE"
+        if not inside:
+            kept.append(line)
+        inside = inside and word != "END:VTIMEZONE"
+    return "\n".join(kept)
 
 
 def _documents(events: Sequence[Any]) -> Iterator[dict[str, Any]]:

@@ -226,6 +226,21 @@ def test_what_is_refused_names_the_event(text: str, message: str) -> None:
     assert problem.expected
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "BEGIN:VTIMEZONE\n" * 60_000,
+        "BEGIN:VCALENDAR\n" * 50_000,
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:" + "\n a" * 200_000,
+    ],
+    ids=["zones", "calendars", "folds"],
+)
+def test_a_file_that_is_meant_to_cost_is_refused_soon(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="VCALENDAR"):
+        read_icalendar(text)
+
+
 def test_a_file_has_a_bound() -> None:
     with pytest.raises(InvalidInputError, match="has 2001 events"):
         read_icalendar(file(*["DTSTART;VALUE=DATE:20261225"] * 2001))
