@@ -38,6 +38,7 @@ from tickrail.core.ports import (
     Publication,
     Swept,
     Ticked,
+    in_turns,
 )
 from tickrail.core.states import OPEN, State
 from tickrail.core.verdict import Verdict
@@ -68,7 +69,7 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 and j.id not in db.locked_jobs
             ]
             due.sort(key=lambda j: (j.next_run_at or now, j.id))
-            jobs = [_due_job(j) for j in (due if len(due) < limit else _in_turns(due))[:limit]]
+            jobs = [_due_job(j) for j in (due if len(due) < limit else _crowd(due, limit))[:limit]]
             if not jobs:
                 return Ticked(now=now, next_due=self._next_due(owned, now))
             held, fence = db.hold_fence(owned, (j.partition for j in jobs))
@@ -363,6 +364,12 @@ class MemoryOwnerStore(MemoryBackfillPass):
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def _crowd(due: Sequence[JobRow], limit: int) -> list[JobRow]:
+    """A part of the batch in turns, the rest by age."""
+    first = _in_turns(due)[: in_turns(limit)]
+    return [*first, *(j for j in due if j not in first)]
 
 
 def _in_turns(due: Sequence[JobRow]) -> list[JobRow]:

@@ -32,6 +32,11 @@ from tickrail.core.verdict import Verdict
 Owned = Mapping[Partition, Epoch]
 
 
+def in_turns(batch: int) -> int:
+    """How many of a batch of due jobs go in turns where more are due than it holds."""
+    return max(2, batch // 4)
+
+
 @dataclass(frozen=True, slots=True)
 class FenceReport:
     """Partitions refused by the fence.
@@ -287,9 +292,9 @@ class OwnerStore(Protocol):
 
         Locks up to `limit` due jobs (those locked elsewhere are left for the next tick), then the
         fence rows, asks the planner, inserts launches and skips (a record that is there already is
-        left as it is), moves the jobs on. Where more are due than that, tenants go in turns, and in
-        each one's share the job that has just become due and the one that waits longest. Jobs that
-        the planner left out stay due.
+        left as it is), moves the jobs on. Where more are due than that, `in_turns` of the batch go
+        first and in turns: tenants, and of each the job that has just become due and the one that
+        waits longest. Jobs that the planner left out stay due.
         """
         ...
 

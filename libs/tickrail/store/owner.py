@@ -34,6 +34,7 @@ from tickrail.core.ports import (
     Publication,
     Swept,
     Ticked,
+    in_turns,
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
@@ -73,7 +74,6 @@ class PostgresOwnerStore(BackfillPass):
         self._days = DayKeeper()
         self._calendars = CalendarReader()
         self._since = _FAR_PAST
-        self._crowded = False
         self._since_read: datetime | None = None
 
     def close(self) -> None:
@@ -107,16 +107,19 @@ class PostgresOwnerStore(BackfillPass):
     def _due_jobs(
         self, cursor: Cursor, partitions: Sequence[Partition], limit: int
     ) -> Sequence[DueJob]:
-        """A batch of due jobs, locked: all that there are, or in turns where that is too many."""
+        """A batch of due jobs, locked: all that there are, or a batch of them.
+
+        Where there are more, a part goes in turns; the rest is of few partitions, which is what a
+        batch of messages costs the bus least by.
+        """
         keys = {"partitions": partitions, "limit": limit}
-        rows: Sequence[object] = ()
-        if not self._crowded:
-            rows = cursor.execute(_SQL["due_jobs"], keys).fetchall()
-            self._crowded = len(rows) >= limit
-        if self._crowded:
-            look = max(20, 2 * limit // len(partitions))
-            rows = cursor.execute(_SQL["due_in_turns"], {**keys, "look": look}).fetchall()
-            self._crowded = len(rows) >= limit
+        rows: Sequence[Any] = cursor.execute(_SQL["due_jobs"], keys).fetchall()
+        if len(rows) >= limit:
+            share = in_turns(limit)
+            keys |= {"limit": share, "look": max(20, 2 * share // len(partitions))}
+            turns: Sequence[Any] = cursor.execute(_SQL["due_in_turns"], keys).fetchall()
+            taken = {row[0] for row in turns}
+            rows = [*turns, *(row for row in rows if row[0] not in taken)][:limit]
         return [DueJob(*cast("Any", row)) for row in rows]
 
     def resume(self, owned: Owned, limit: int, planner: Planner) -> Ticked:

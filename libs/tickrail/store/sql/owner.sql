@@ -23,7 +23,7 @@ cross join lateral (
 limit %(limit)s
 
 -- name: due_in_turns
--- The same where more are due than a batch holds. Tenants go in turns, and in the share of each the
+-- A part of the batch where more are due than it holds. Tenants go in turns, and in the share of each the
 -- job that has just become due and the one that waits longest: so the crowd after an outage does
 -- not delay what is on time, nor is it starved. Looks at so many from both ends of each partition,
 -- and locks those chosen; some to spare, for rows locked elsewhere. The lateral and its limit hold
