@@ -36,6 +36,19 @@ LEFT_OUT = (
 """Slow ones, and tests of other code: what is left finds what they find."""
 SMALLER = {"max_examples=300": "max_examples=60", "range(10_000)": "range(800)"}
 """Samples that are smaller in the copy: each survivor is met by every test."""
+FRESH = """
+
+import pytest
+from tickrail.core import cron, recurrence, zones
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    # A mutant runs in a fork of a process whose caches know the right answers.
+    cron._parse.cache_clear()
+    recurrence.walker_of.cache_clear()
+    zones.zone.cache_clear()
+"""
 MESSAGES = (
     r"\braise \w*(\.error|Error|_unreadable)\(",
     r"\breturn (f?\"|self\.error)",
@@ -55,6 +68,8 @@ def prepare(group: str) -> Path:
     for name in ("services", "tests"):
         shutil.copytree(ROOT / name, work / name, ignore=ignore)
     shutil.copy(ROOT / "pyproject.toml", work)
+    with (work / "tests/conftest.py").open("a") as conftest:
+        conftest.write(FRESH)
     files = [f"{CORE}/{name}.py" for name in GROUPS[group]]
     arguments = ["-p", "no:cacheprovider", "-o", "pythonpath=. src services", "--timeout=60"]
     for test in sorted(p for t in TESTS for p in (work / t).glob("test_*.py")):
