@@ -1,0 +1,406 @@
+"""What happened, kept apart from the code under test, and what must hold of it after each step.
+
+The rules are those of docs/simulation.md, by name. A row of the mirror is what the last observed
+call left; a call's own changes are the difference to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tests.simulation.kernel import Kernel, Process
+from tests.simulation.servers import SimBus, SimDatabase
+from tests.support.memory_bus import Stored
+from tests.support.memory_tables import LaunchRow
+
+from tickrail.bus.codec import decode_launch
+from tickrail.core.execution import Run
+from tickrail.core.ids import Epoch, Partition
+from tickrail.core.ports import Publication
+from tickrail.core.ports_ownership import OwnerKey
+
+
+class Violation(AssertionError):  # noqa: N818 - what was broken, not an error of the program
+    """A rule was broken. `rule` is its name."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(f"{rule}: {text}")
+        self.rule = rule
+
+
+class Seen(NamedTuple):
+    """A launch as an observed call left it."""
+
+    state: str
+    attempt: int
+    claim: int | None
+    expires: datetime | None
+    failures: int
+    cancel: bool
+    partition: int
+
+
+DEAD = frozenset({"succeeded", "dead", "abandoned", "cancelled", "expired"})
+BUSY = frozenset({"due", "queued", "running"})
+READS = frozenset(
+    "queued backlog owed versions highest_epoch generation database_now asked_to_stop make_days".split()
+)
+FENCED = frozenset(
+    "tick resume complete backfill mark_queued mark_unpublishable sweep reap rezone store_version"
+    .split()
+)  # fmt: skip
+NEW = "new"
+MOVES: dict[str, set[tuple[str, str]]] = {
+    "tick": {(NEW, "due"), (NEW, "held"), ("held", "cancelled"), ("due", "cancelled"),
+             ("queued", "cancelled"), ("running", "cancelled")},
+    "backfill": {(NEW, "due"), (NEW, "held")},
+    "mark_queued": {("due", "queued")},
+    "mark_unpublishable": {("due", "dead")},
+    "sweep": {("held", "due"), ("held", "expired"), ("due", "expired"),
+              ("queued", "expired"), ("queued", "due")},
+    "reap": {("running", s) for s in ("due", "dead", "abandoned", "cancelled")},
+    "claim": {("due", "running"), ("queued", "running")},
+    "finish": {("running", s) for s in ("succeeded", "due", "dead", "abandoned", "cancelled")},
+    "api": {(NEW, "due"), (NEW, "held"), ("held", "cancelled"), ("due", "cancelled"),
+            ("queued", "cancelled"), ("running", "cancelled")},
+}  # fmt: skip
+
+
+class Account:
+    """The mirror of the tables, the messages, the starts, the epochs."""
+
+    def __init__(self, kernel: Kernel, db: SimDatabase, bus: SimBus, letters: str) -> None:
+        self.kernel = kernel
+        self.db = db
+        self.bus = bus
+        self.others: Callable[[Process], Iterable[tuple[str, Mapping[Partition, Epoch]]]]
+        self.others = lambda _process: ()
+        self.leases_were_taken = False
+        self.database_clock_moved = False
+        self.counts: Counter[str] = Counter()
+        self.letters: set[tuple[UUID, int]] = set()
+        self._letters_topic = letters
+        self._launches: dict[UUID, Seen] = {}
+        self._jobs: dict[UUID, tuple[Any, ...]] = {}
+        self._backfills: dict[UUID, tuple[Any, ...]] = {}
+        self._ids: dict[tuple[UUID, datetime, str], UUID] = {}
+        self._fence: dict[int, int] = defaultdict(int)
+        self._raised_by: dict[tuple[int, int], str] = {}
+        self._acknowledged: set[tuple[UUID, int]] = set()
+        self._copies: Counter[tuple[UUID, int]] = Counter()
+        self._asked: set[tuple[UUID, int]] = set()
+        self._refused: set[tuple[UUID, int]] = set()
+        self._extended: set[int] = set()
+        self._highest: dict[UUID, int] = {}
+        self._starts: dict[UUID, list[int]] = defaultdict(list)
+        self._certain: set[int] = set()
+        self._excused: set[UUID] = set()
+        self._committed: dict[tuple[str, int], int] = defaultdict(int)
+        bus.arrived = self._arrived
+        bus.acknowledged = self._acknowledge
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def observe(self, process: Process, call: str, args: tuple[Any, ...], result: Any) -> None:
+        """A call has had its effect on the database."""
+        if call in READS:
+            return
+        if call == "raise_epoch":
+            self._raised(process, *args, result)
+            return
+        if call == "claim":
+            self._claims(process, args[0], result)
+        if call == "extend":
+            self._extended.update(c.claim for c in args[0] if c.id in result.held)
+        self._take_in(process, call, args)
+
+    def _raised(
+        self, process: Process, partition: int, epoch: int, owner: str, outcome: str
+    ) -> None:
+        self.kernel.say(process.name, "raise", partition, epoch & 0xFFFFFF, outcome)
+        if outcome == "higher":
+            return
+        if epoch < self._fence[partition]:
+            raise Violation("epochs grow", f"{epoch} after {self._fence[partition]}")
+        other = self._raised_by.setdefault((partition, epoch), owner)
+        if other != owner:
+            raise Violation(
+                "an epoch has one owner", f"{epoch} of partition {partition}: {other}, {owner}"
+            )
+        self._fence[partition] = epoch
+
+    def keyed(self, process: Process, key: OwnerKey) -> None:
+        """An owner key was made for this process."""
+        self.kernel.say(process.name, "key", key.partition, key.create_revision)
+        if self.leases_were_taken:
+            return
+        for name, owned in self.others(process):
+            if key.partition in owned:
+                raise Violation(
+                    "one trusts", f"{process.name} gets partition {key.partition}, {name} trusts"
+                )
+
+    def _acknowledge(self, token: object) -> None:
+        """The bus has confirmed a message."""
+        if isinstance(token, Publication):
+            self._acknowledged.add((token.id, token.attempt))
+
+    def _arrived(self, topic: str, partition: int, offset: int, message: Stored) -> None:
+        del partition, offset
+        if topic == self._letters_topic:
+            letter = json.loads(message.value)
+            self.letters.add((UUID(letter["launch"]), letter["attempt"]))
+            return
+        m = decode_launch(message.value)
+        self._copies[m.launch, m.attempt] += 1
+
+    def _claims(self, process: Process, requests: Iterable[Any], answer: Any) -> None:
+        granted = {c.id: c for c in answer.granted}
+        now = self.db.clock.now()
+        for r in requests:
+            self._asked.add((r.id, r.attempt))
+            before = self._launches.get(r.id)
+            claim = granted.get(r.id)
+            if claim is None:
+                self._refused.add((r.id, r.attempt))
+                row = self.db.launches.get(r.id)
+                if (
+                    before is not None
+                    and row is not None
+                    and before.state in ("due", "queued")
+                    and before.attempt == r.attempt
+                    and row.due_at <= now
+                    and (r.attempt > 1 or row.start_before is None or row.start_before > now)
+                ):
+                    raise Violation("a good message is not refused", self._name(r.id))
+                continue
+            if before is None or before.attempt != r.attempt or claim.due_at > now:
+                raise Violation(
+                    "a claim is for the attempt asked for", f"{self._name(r.id)} {r.attempt}"
+                )
+            self._granted(process, r.id, claim.claim)
+
+    def _granted(self, process: Process, launch: UUID, claim: int) -> None:
+        self.kernel.say(process.name, "claimed", self._name(launch), claim)
+        highest = self._highest.get(launch, -1)
+        if claim <= highest:
+            if launch not in self._excused:
+                raise Violation("claims grow", f"{self._name(launch)}: {claim} after {highest}")
+            self.counts["claim number repeated after a restore"] += 1
+        self._highest[launch] = max(claim, highest)
+
+    def committed(self, process: Process, topic: str, partition: int, offset: int) -> None:
+        """The group's position was stored."""
+        log = self.bus.logs[topic][partition]
+        for at in range(self._committed[topic, partition], min(offset, len(log))):
+            message = log[at]
+            if message is None:
+                continue
+            m = decode_launch(message.value)
+            key = (m.launch, m.attempt)
+            row = self._launches.get(m.launch)
+            if key not in self._asked:
+                raise Violation(
+                    "no offset above an open one",
+                    f"{process.name} commits {offset} of {topic} {partition}, {at} was never asked",
+                )
+            if (
+                row is not None
+                and row.state == "running"
+                and row.attempt == m.attempt
+                and row.claim not in self._extended
+                and key not in self._refused
+                and self._copies[key] == 1
+            ):
+                raise Violation(
+                    "no offset above an open one",
+                    f"{process.name} commits {offset} of {topic} {partition}, {at} runs",
+                )
+        self._committed[topic, partition] = max(self._committed[topic, partition], offset)
+
+    def topic_gone(self, topic: str) -> None:
+        """A topic was deleted: its offsets begin again."""
+        for place in [p for p in self._committed if p[0] == topic]:
+            del self._committed[place]
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def started(self, process: Process, run: Run) -> None:
+        """An executor begins with a run."""
+        self.counts["starts"] += 1
+        row = self.db.launches.get(run.launch_id)  # type: ignore[call-overload]
+        name = self._name(run.launch_id)
+        self.kernel.say(process.name, "starts", name, run.attempt, run.claim)
+        known = run.launch_id in self._excused or self.database_clock_moved
+        taken = row is not None and row.state.value == "cancelled"
+        if not known and not taken and (row is None or row.claim != run.claim):
+            raise Violation("no start without a live claim", name)
+        if row is not None and row.claim == run.claim and row.state.value not in (
+            "running", "cancelled"
+        ) and not known:  # fmt: skip
+            raise Violation("no start without a live claim", f"{name} is {row.state}")
+        earlier = self._starts[run.launch_id]
+        if run.claim in earlier and run.launch_id not in self._excused:
+            raise Violation("a claim starts one run", name)
+        if row is not None and not row.rerun and not known:
+            for claim in earlier:
+                if claim not in self._certain:
+                    raise Violation("skip: not again after an uncertain end", name)
+        if earlier:
+            self.counts["started again"] += 1
+        earlier.append(run.claim)
+
+    # --- differences ------------------------------------------------------------------------------
+
+    def _take_in(self, process: Process, call: str, args: tuple[Any, ...]) -> None:
+        owned = args[0] if call in FENCED else None
+        changed_jobs: set[UUID] = set()
+        for launch, row in self.db.launches.items():
+            now = _seen(row)
+            before = self._launches.get(launch)
+            if before == now:
+                continue
+            changed_jobs.add(row.job_id)
+            self._launches[launch] = now
+            self._moved(process, call, row, before, now, args)
+            self._fenced(process, call, owned, now.partition)
+        for job, j in self.db.jobs.items():
+            seen = (j.next_run_at, j.last_slot_at, j.state, j.awaits, j.launched)
+            if self._jobs.get(job) != seen:
+                last = self._jobs.get(job, (None, None))[1]
+                if last is not None and (j.last_slot_at is None or j.last_slot_at < last):
+                    raise Violation("slots go forward", f"{j.name}: {j.last_slot_at} after {last}")
+                self._jobs[job] = seen
+                self._fenced(process, call, owned, j.partition)
+        for key, b in self.db.backfills.items():
+            told = (b.state, b.backfill.cursor_at, b.backfill.launched)
+            if self._backfills.get(key) != told:
+                self._backfills[key] = told
+                self._fenced(process, call, owned, self.db.jobs[b.job_id].partition)
+        self._overlaps(changed_jobs)
+
+    def _fenced(
+        self, process: Process, call: str, owned: Mapping[Partition, Epoch] | None, partition: int
+    ) -> None:
+        if owned is None:
+            return
+        epoch = owned.get(Partition(partition))
+        if epoch != self._fence[partition]:
+            raise Violation(
+                "no deposed write lands",
+                f"{process.name} {call} in partition {partition} with {epoch},"
+                f" the fence is {self._fence[partition]}",
+            )
+
+    def _moved(
+        self,
+        process: Process,
+        call: str,
+        row: LaunchRow,
+        before: Seen | None,
+        now: Seen,
+        args: tuple[Any, ...],
+    ) -> None:
+        name = self._name(row.id)
+        old = NEW if before is None else before.state
+        self.kernel.say(
+            process.name, call, name, f"{old} -> {now.state}", f"attempt {now.attempt}"
+        )
+        if before is None:
+            self._is_new(row, name)
+        elif before.state in DEAD:
+            if before[:3] != now[:3]:
+                raise Violation("an end is final", f"{name}: {old} -> {now.state} by {call}")
+            return
+        if old != now.state and (old, now.state) not in MOVES.get(call, ()):
+            raise Violation("allowed moves", f"{name}: {old} -> {now.state} by {call}")
+        if before is None:
+            return
+        self._attempts(call, name, before, now)
+        if now.state == "queued" and (row.id, now.attempt) not in self._acknowledged:
+            raise Violation("queued is published", f"{name} attempt {now.attempt}")
+        if before.cancel and now.state == "due":
+            raise Violation("nothing starts after a cancel", f"{name} is due again")
+        if call == "reap" and before.expires is not None and old != now.state:
+            if before.expires >= self.db.clock.now():
+                raise Violation("only expired claims are reaped", name)
+        if call == "finish" and old != now.state:
+            self._finished(row.id, name, before, args)
+
+    def _is_new(self, row: LaunchRow, name: str) -> None:
+        slot = (row.job_id, row.scheduled_at, row.origin)
+        known = self._ids.setdefault(slot, row.id)
+        if known != row.id:
+            raise Violation("a slot has one record", f"{name}: {row.id} and {known}")
+        if row.attempt != 1:
+            raise Violation("attempts", f"{name} begins with {row.attempt}")
+
+    def _attempts(self, call: str, name: str, before: Seen, now: Seen) -> None:
+        step = now.attempt - before.attempt
+        again = before.state == "running" and now.state == "due"
+        if step != (1 if again else 0):
+            raise Violation("attempts", f"{name}: {before.attempt} -> {now.attempt} by {call}")
+        if now.failures - before.failures not in (0, 1):
+            raise Violation("attempts", f"{name}: failures {before.failures} -> {now.failures}")
+        if before.state == now.state == "running" and before.claim != now.claim:
+            raise Violation("a claim is not taken over", name)
+
+    def _finished(self, launch: UUID, name: str, before: Seen, args: tuple[Any, ...]) -> None:
+        ends = [e for e in args[0] if e.id == launch and e.claim == before.claim]
+        if not ends:
+            raise Violation("only the claim's result counts", name)
+        if ends[-1].certain:
+            self._certain.add(ends[-1].claim)
+
+    def _overlaps(self, jobs: set[UUID]) -> None:
+        for job in jobs:
+            row = self.db.jobs[job]  # type: ignore[index]
+            if '"overlap": "allow"' in row.plan:
+                continue
+            busy = [x for x in self.db.launches.values()
+                    if x.job_id == job and x.state.value in BUSY]  # fmt: skip
+            if len(busy) > 1:
+                raise Violation("overlap", f"{row.name}: {[self._name(x.id) for x in busy]}")
+
+    # --- the database goes back -------------------------------------------------------------------
+
+    def restored(self) -> None:
+        """The database has lost its last transactions; what was seen of them is forgotten."""
+        now = {launch: _seen(row) for launch, row in self.db.launches.items()}
+        for launch in self._launches.keys() | now.keys():
+            if self._launches.get(launch) != now.get(launch):
+                self._excused.add(launch)
+        self._launches = now
+        self._jobs = {
+            job: (j.next_run_at, j.last_slot_at, j.state, j.awaits, j.launched)
+            for job, j in self.db.jobs.items()
+        }
+        self._backfills = {
+            k: (b.state, b.backfill.cursor_at, b.backfill.launched)
+            for k, b in self.db.backfills.items()
+        }
+        self._fence.update({int(p): int(e) for p, e in self.db.fence.epochs.items()})
+
+    def _name(self, launch: UUID) -> str:
+        row = self.db.launches.get(launch)  # type: ignore[call-overload]
+        if row is None:
+            return str(launch)[:8]
+        kind = row.origin.split(":")[0]
+        return f"{self.db.jobs[row.job_id].name}@{row.scheduled_at:%M:%S}/{kind}"
+
+
+def _seen(row: LaunchRow) -> Seen:
+    return Seen(
+        row.state.value,
+        row.attempt,
+        row.claim,
+        row.claim_expires_at,
+        row.failures,
+        row.cancel_requested,
+        row.partition,
+    )

@@ -1,0 +1,291 @@
+"""The one scheduler of a simulation: virtual time, processes with their loops, and the ports' faults.
+
+Everything happens on one thread. A loop's turn is an ordinary call; where a port lets time pass,
+the turns of others run inside that call, before it returns. So what one process does between two
+of another's calls is anything, also for longer than a lease. What this cannot show is two turns
+whose calls cross (docs/simulation.md).
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.support.clock import START
+
+from tickrail.core.errors import SetupError, UnavailableError
+from tickrail.core.ports_bus import BusError
+
+DEEPEST = 7
+"""So many turns may be inside one another; deeper down no time passes in a call."""
+OUTAGES = (UnavailableError, BusError, SetupError)
+
+
+class Killed(BaseException):  # noqa: N818 - no error of the program: its process ends here
+    """Ends the turn of a process that was killed."""
+
+
+@dataclass
+class Fault:
+    """What happens to a call of a process: at its `nth` use from `at` on.
+
+    `call` is a port's method, or `*`; `when` is before the call has its effect or after it. `what`:
+    `crash`, `freeze` (the whole process), `stall` (this loop alone) or `fail` (the answer is lost).
+    """
+
+    at: float
+    process: str
+    call: str
+    when: str
+    what: str
+    seconds: float = 0.0
+    nth: int = 1
+
+
+class SimClock:
+    """A process's, or a server's, view of the time."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.ahead = 0.0
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self._kernel.now + self.ahead)
+
+    def monotonic(self) -> float:
+        return 1000.0 + self._kernel.now
+
+
+@dataclass(eq=False)
+class Process:
+    """One life of a process."""
+
+    name: str
+    clock: SimClock
+    rng: random.Random
+    alive: bool = True
+    frozen_until: float = 0.0
+    cut_until: dict[str, float] = field(default_factory=dict)
+    tasks: list[Task] = field(default_factory=list)
+
+    def reaches(self, server: str, now: float) -> bool:
+        return self.cut_until.get(server, 0.0) <= now
+
+
+@dataclass(eq=False)
+class Task:
+    """A loop of a process."""
+
+    process: Process
+    name: str
+    body: Callable[[], float]
+    busy: bool = False
+    again: bool = False
+    resting: bool = False
+    stuck: bool = False
+    began: float = 0.0
+    backoff: float = 0.1
+    entry: int = 0
+
+
+class Kernel:
+    """Time and turns."""
+
+    def __init__(self, seed: str, noise: float) -> None:
+        self.now = 0.0
+        self.noise = noise
+        self.depth = 0
+        self.steps = 0
+        self.faults: list[Fault] = []
+        self.done: list[str] = []
+        self.trace: list[str] | None = None
+        self.down: dict[str, bool] = {"etcd": False, "db": False, "kafka": False}
+        self.crashed: Callable[[Process], None] = lambda _process: None
+        self._rng = random.Random(f"{seed}/kernel")
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    # --- what is to come --------------------------------------------------------------------------
+
+    def at(self, when: float, what: Callable[[], None], process: Process | None = None) -> None:
+        """Do this then; what belongs to a process waits until that runs, and dies with it."""
+
+        def run() -> None:
+            if process is not None:
+                if not process.alive:
+                    return
+                if process.frozen_until > self.now:
+                    self.at(process.frozen_until, what, process)
+                    return
+            what()
+
+        self._count += 1
+        heapq.heappush(self._heap, (max(when, self.now), self._count, run))
+
+    def spawn(self, process: Process, name: str, body: Callable[[], float]) -> Task:
+        """A loop, which begins at once."""
+        task = Task(process, name, body)
+        process.tasks.append(task)
+        self._schedule(task, self._rng.uniform(0.0, 0.05))
+        return task
+
+    def wake(self, task: Task) -> None:
+        """Have the loop turn now, unless it rests after an error."""
+        if task.busy:
+            task.again = True
+        elif not task.resting:
+            self._schedule(task, self._rng.uniform(0.0, 0.005))
+
+    def _schedule(self, task: Task, wait: float) -> None:
+        self._count += 1
+        task.entry = entry = self._count
+
+        def run() -> None:
+            if task.entry == entry and task.process.alive:
+                self._turn(task)
+
+        self.at(self.now + wait, run, task.process)
+
+    def _turn(self, task: Task) -> None:
+        if task.busy or task.stuck:
+            return
+        task.busy, task.again, task.resting = True, False, False
+        task.began = self.now
+        self.depth += 1
+        self.steps += 1
+        try:
+            wait = max(0.0, task.body())
+            task.backoff = 0.1
+        except Killed:
+            return
+        except OUTAGES:
+            wait = task.backoff * self._rng.uniform(0.5, 1.0)
+            task.backoff = min(2.0, task.backoff * 2)
+            task.resting = True
+        finally:
+            self.depth -= 1
+            task.busy = False
+        if task.again and not task.resting:
+            wait = 0.0
+        self._schedule(task, wait + self._rng.uniform(0.0, 0.004))
+
+    def run(self, until: float) -> None:
+        """Let time pass; what is to come happens."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            when, _, what = heapq.heappop(heap)
+            self.now = max(self.now, when)
+            what()
+        self.now = max(self.now, until)
+
+    # --- inside a call ----------------------------------------------------------------------------
+
+    def sleep(self, process: Process, seconds: float, *, freeze: bool = False) -> None:
+        """Time passes in a call; others have their turns. `freeze`: none of this process's has."""
+        if self.depth < DEEPEST:
+            if freeze:
+                process.frozen_until = max(process.frozen_until, self.now + seconds)
+            self.depth += 1
+            try:
+                self.run(self.now + seconds)
+                while process.alive and process.frozen_until > self.now:
+                    self.run(process.frozen_until)
+            finally:
+                self.depth -= 1
+        if not process.alive:
+            raise Killed
+
+    def kill(self, process: Process) -> None:
+        """The process is no more; what it was doing ends where it is."""
+        if process.alive:
+            process.alive = False
+            self.crashed(process)
+
+    def say(self, who: str, what: str, *more: Any) -> None:
+        """A line of the history, where one is wanted."""
+        if self.trace is not None:
+            text = " ".join(str(x) for x in more)
+            self.trace.append(f"{self.now:9.3f} {who:4} {what} {text}".rstrip())
+
+    def before(self, process: Process, call: str, server: str) -> None:
+        """A call begins: it may be late, and it may never arrive."""
+        if not process.alive:
+            raise Killed
+        if self.faults:
+            self._strike(process, call, "before")
+        if self.noise and process.rng.random() < self.noise:
+            self.sleep(process, process.rng.choice((0.002, 0.02, 0.3)))
+        if self.down[server] or not process.reaches(server, self.now):
+            self.sleep(process, process.rng.choice((0.0, 0.0, 0.2, 1.0)))
+            self.say(process.name, call, f"{server} does not answer")
+            raise UnavailableError(f"{server} does not answer")
+
+    def after(self, process: Process, call: str, server: str) -> None:
+        """A call has had its effect: its answer may be late, or be lost."""
+        if self.faults:
+            self._strike(process, call, "after")
+        if self.noise and process.rng.random() < self.noise:
+            self.sleep(process, process.rng.choice((0.002, 0.02, 0.3)))
+        if not process.reaches(server, self.now):
+            raise UnavailableError(f"{server} did not answer")
+
+    def _strike(self, process: Process, call: str, when: str) -> None:
+        for fault in self.faults:
+            if (
+                fault.process == process.name
+                and fault.when == when
+                and fault.call in ("*", call)
+                and fault.at <= self.now
+            ):
+                fault.nth -= 1
+                if fault.nth <= 0:
+                    self.faults.remove(fault)
+                    self._hit(process, call, fault)
+                    return
+
+    def _hit(self, process: Process, call: str, fault: Fault) -> None:
+        self.done.append(fault.what)
+        self.say(process.name, f"!! {fault.what} {fault.when} {call}", fault.seconds or "")
+        if fault.what == "crash":
+            self.kill(process)
+            raise Killed
+        if fault.what == "fail":
+            raise UnavailableError(f"{call}: no answer")
+        self.sleep(process, fault.seconds, freeze=fault.what == "freeze")
+
+
+def port(
+    kernel: Kernel,
+    process: Process,
+    server: str,
+    target: object,
+    calls: tuple[str, ...],
+    observe: Callable[..., None] | None = None,
+) -> Any:
+    """The object as the process reaches it: each of these calls may be struck by faults."""
+
+    def through(name: str) -> Callable[..., Any]:
+        method = getattr(target, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            kernel.before(process, name, server)
+            result = method(*args, **more)
+            if observe is not None:
+                observe(process, name, args, result)
+            kernel.after(process, name, server)
+            return result
+
+        return call
+
+    made = _Port()
+    for name in calls:
+        setattr(made, name, through(name))
+    return made
+
+
+class _Port:
+    """Takes the calls as attributes."""

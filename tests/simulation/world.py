@@ -1,0 +1,501 @@
+"""A world: servers, processes, jobs; what happens to them; and what must be true in the end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.account import DEAD, Account, Violation
+from tests.simulation.ending import check_slots
+from tests.simulation.kernel import OUTAGES, Fault, Kernel, Killed, Process, SimClock
+from tests.simulation.plan import LENGTH, Event, History
+from tests.simulation.processes import PARTITIONS, Scheduler, Worker
+from tests.simulation.servers import Fate, SimBus, SimDatabase, SimEtcd
+from tests.support.clock import START
+from tests.support.memory_api import Extra
+from tests.support.memory_tables import BackfillRow, JobRow
+from tests.support.stepped import PREFIX, QUEUE, TENANT
+
+from tickrail.bus.topics import dlq_topic, work_topics
+from tickrail.core.backfill import Backfill, BackfillOrder, Existing
+from tickrail.core.definition import Definition, parse_definition
+from tickrail.core.errors import TickrailError
+from tickrail.core.execution import SUCCESS, Outcome, Run
+from tickrail.core.ids import Epoch, JobId, Partition
+from tickrail.core.plan import first_due
+from tickrail.core.ports import CalendarText
+from tickrail.engine import launches as launches_module
+from tickrail.engine.job_rules import JobRules
+from tickrail.engine.launches import Launches
+from tickrail.engine.pauses import Pauses
+from tickrail.engine.tick import PlanCache
+
+CREATED = START - timedelta(seconds=1)
+RECOVERY = 90.0
+"""So long after the repair everything that is due must be launched again, in seconds."""
+DRAIN = 400.0
+TOPICS = work_topics(PREFIX, QUEUE)
+LETTERS = dlq_topic(PREFIX, QUEUE)
+REST = {"windows": [{"from": "10:00:12", "to": "10:00:19"}]}
+_PLANS = PlanCache()
+
+
+@lru_cache(maxsize=5000)
+def _defined(text: str, job: UUID) -> tuple[Definition, str, str]:
+    parsed = parse_definition(json.loads(text), job=JobId(job), now=CREATED)
+    return parsed, json.dumps(parsed.plan_document()), json.dumps(parsed.document())
+
+
+class Silent:
+    """A log that says nothing."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_args, **_more: None
+
+
+@contextmanager
+def silence(seed: int) -> Iterator[None]:
+    """No log lines, and the dice of the program are the seed's."""
+    silent, kept = Silent(), []
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tickrail.engine"):
+            for attribute in ("log", "_LOG"):
+                if hasattr(module, attribute):
+                    kept.append((module, attribute, getattr(module, attribute)))
+                    setattr(module, attribute, silent)
+    dice, made = random.getstate(), random.Random(f"{seed}/uuid")
+    uuid7 = launches_module.uuid7
+    launches_module.uuid7 = lambda _clock: UUID(int=made.getrandbits(128))
+    random.seed(f"{seed}/backoff")
+    try:
+        yield
+    finally:
+        launches_module.uuid7 = uuid7
+        random.setstate(dice)
+        for module, attribute, value in kept:
+            setattr(module, attribute, value)
+
+
+@dataclass
+class Result:
+    """What became of a history."""
+
+    violation: Violation | None
+    events: int
+    steps: int
+    counts: Mapping[str, int]
+    trace: list[str]
+
+
+class World:
+    """Everything there is."""
+
+    lost_after = timedelta(seconds=15)
+    owed_after = timedelta(seconds=8)
+
+    def __init__(self, history: History, *, trace: bool = False) -> None:
+        self.history = history
+        self.seed = history.seed
+        self.kernel = kernel = Kernel(str(history.seed), history.noise)
+        kernel.down["local"] = False
+        kernel.trace = [] if trace else None
+        kernel.crashed = self._crashed
+        self.dice = self.rng("world")
+        self.etcd = SimEtcd(SimClock(kernel))
+        self.db = SimDatabase(kernel, SimClock(kernel), PARTITIONS)
+        self.bus = SimBus(kernel)
+        for topic in (*TOPICS, LETTERS):
+            self.bus.create(topic, PARTITIONS)
+        self.account = Account(kernel, self.db, self.bus, LETTERS)
+        self.account.others = self._others
+        self.processes: dict[str, Scheduler | Worker] = {}
+        self.documents = {j["name"]: j for j in history.jobs}
+        self.jobs: dict[str, JobId] = {}
+        self.api = Process("api", self.db.clock, self.rng("api"))
+        self.client = Launches(self.db.clock)
+        self.pauses = Pauses(JobRules(PARTITIONS))
+        self._wakes = 0
+        self.db.calendars[TENANT, "rest"] = CalendarText(1, json.dumps(REST))
+        self.db.api.calendar_times["rest"] = (CREATED, CREATED)
+        for n, document in enumerate(history.jobs):
+            self._make_job(n, document)
+        self.account.observe(self.api, "api", (), None)
+
+    def rng(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed}/{name}")
+
+    def zone_version(self) -> str:
+        return self.dice.choice(("2026a", "2026a", "2026b"))
+
+    def _make_job(self, n: int, document: Mapping[str, Any]) -> None:
+        doc = {k: v for k, v in document.items() if k != "backfill"}
+        text = json.dumps(doc, sort_keys=True)
+        job = JobId(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))
+        parsed, plan, definition = _defined(text, job)
+        due = first_due(parsed.plan, job, CREATED)
+        self.jobs[document["name"]] = job
+        self.db.jobs[job] = JobRow(
+            job, TENANT, parsed.name, Partition(n % PARTITIONS), plan, {1: definition}, due
+        )
+        self.db.api.extra[job] = Extra(CREATED, CREATED)
+        if "backfill" in document:
+            back = timedelta(seconds=document["backfill"]["back"])
+            b = Backfill(
+                UUID(int=n), START - back, START, BackfillOrder.OLDEST, Existing.LEAVE, None,
+                document["backfill"]["max_open"], None, 0, START,
+            )  # fmt: skip
+            self.db.backfills[b.id] = BackfillRow(b, job)
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def begin(self, name: str) -> None:
+        """A life of a process begins."""
+        old = self.processes.get(name)
+        if old is not None and old.alive:
+            return
+        self.kernel.say(name, "begins")
+        made: Scheduler | Worker
+        if name.startswith("s"):
+            made = Scheduler(self, name)
+            parts = made.owner
+            for part in (parts._tick, parts._backfills, parts._zones):
+                share_plans(part)
+        else:
+            made = Worker(self, name)
+        made.clock.ahead = self.db.clock.ahead
+        made.rng.seed(f"{self.seed}/{name}/{self.kernel.now}")
+        self.processes[name] = made
+
+    def _crashed(self, process: Process) -> None:
+        self.kernel.say(process.name, "is gone")
+        if isinstance(process, Scheduler):
+            process.ownership._coordinator.close()
+        back = self.kernel.now + self.dice.choice((0.5, 2.0, 5.0, 9.0))
+        self.kernel.at(back, lambda: self.begin(process.name))
+
+    def schedulers(self) -> list[Scheduler]:
+        return [p for p in self.processes.values() if isinstance(p, Scheduler) and p.alive]
+
+    def workers(self) -> list[Worker]:
+        return [p for p in self.processes.values() if isinstance(p, Worker) and p.alive]
+
+    def _others(self, process: Process) -> Iterator[tuple[str, Mapping[Partition, Epoch]]]:
+        for other in self.schedulers():
+            if other is not process:
+                yield other.name, other.ownership.owned()
+
+    def fate_of(self, run: Run) -> tuple[float, Outcome]:
+        """How long a run takes, and how it ends."""
+        dice = self.rng(f"{run.job_name}/{run.scheduled_at}/{run.attempt}/{run.claim}")
+        seconds = dice.choice((0.0, 0.05, 0.3, 1.0, 2.5, 2.5, 7.0, 15.0))
+        kind = dice.random()
+        if kind < 0.75:
+            return seconds, SUCCESS
+        if kind < 0.85:
+            return min(seconds, 1.0), Outcome(ok=False, outcome="http_500")
+        if kind < 0.95:
+            return seconds, Outcome(ok=False, outcome="reset", certain=False)
+        return 0.1, Outcome(ok=False, outcome="http_400", retryable=False)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _housekeeping(self) -> None:
+        self.etcd.settle()
+        self.bus.housekeeping()
+        self._notify()
+        self.kernel.at(self.kernel.now + 0.5, self._housekeeping)
+
+    def _notify(self) -> None:
+        if self.db.wakes != self._wakes:
+            self._wakes = self.db.wakes
+            for one in self.schedulers():
+                self.kernel.at(self.kernel.now + 0.01, one.wake, one)
+
+    def run(self) -> Result:
+        """Everything from the beginning to the end."""
+        violation = None
+        with silence(self.seed):
+            try:
+                self._live()
+                self._repair()
+                self._recover()
+                self._drain()
+                check_slots(self)
+            except Violation as broken:
+                violation = broken
+        counts = Counter(self.kernel.done) + self.account.counts
+        return Result(
+            violation, len(self.history.events), self.kernel.steps, counts, self.kernel.trace or []
+        )
+
+    def _live(self) -> None:
+        kernel = self.kernel
+        happens = Happenings(self)
+        for n in range(self.history.schedulers):
+            self.begin(f"s{n}")
+        for n in range(self.history.workers):
+            self.begin(f"w{n}")
+        kernel.at(0.5, self._housekeeping)
+        arrived = self.bus.arrived
+
+        def wake_workers(*message: Any) -> None:
+            arrived(*message)
+            for one in self.workers():
+                kernel.at(kernel.now + 0.01, lambda w=one: kernel.wake(w.taking), one)  # type: ignore[misc]
+
+        self.bus.arrived = wake_workers
+        for event in self.history.events:
+            happens.plan(event)
+        kernel.run(LENGTH)
+
+    def _repair(self) -> None:
+        kernel = self.kernel
+        kernel.say("", "--- all is repaired ---")
+        kernel.faults.clear()
+        self.bus.fates.clear()
+        kernel.noise = 0.0
+        for server in kernel.down:
+            kernel.down[server] = False
+        self.db.locked_jobs.clear()
+        for topic in (*TOPICS, LETTERS):
+            self.bus.create(topic, PARTITIONS)
+        for one in self.processes.values():
+            one.frozen_until = kernel.now
+            one.cut_until.clear()
+            one.clock.ahead = self.db.clock.ahead
+        for n in range(self.history.schedulers):
+            self.begin(f"s{n}")
+        for n in range(self.history.workers):
+            self.begin(f"w{n}")
+
+    def _recover(self) -> None:
+        """In bounded time every partition has an owner, and nothing waits that is due."""
+        kernel, began = self.kernel, self.kernel.now
+        while (missing := self._missing()) or kernel.now < began + 3.0:
+            if kernel.now > began + RECOVERY:
+                raise Violation("all is launched again", missing)
+            kernel.run(kernel.now + 1.0)
+
+    def _missing(self) -> str:
+        refused = [s for s in self.schedulers() if s.ownership.status().refused]
+        if refused:  # what the operator does
+            self.db.fence.stored_generation += 1
+            for s in refused:
+                s.ownership._takeover.refused = ""
+        owned = Counter(p for s in self.schedulers() if not s.owning.stuck
+                        for p in s.ownership.owned())  # fmt: skip
+        if len(owned) < PARTITIONS:
+            return f"only {sorted(owned)} have an owner"
+        if max(owned.values()) > 1:
+            return "a partition has two owners"
+        late = self.db.clock.now() - timedelta(seconds=2)
+        for j in self.db.jobs.values():
+            if j.state == "active" and j.next_run_at is not None and j.next_run_at < late:
+                return f"{j.name} is due since {j.next_run_at}"
+        return ""
+
+    def _drain(self) -> None:
+        """Nothing new comes; in bounded time everything has ended."""
+        kernel, began = self.kernel, self.kernel.now
+        while (left := self._left()) or kernel.now < began + 1.0:
+            for j in self.db.jobs.values():
+                if j.state == "active" and not j.awaits:
+                    j.state = "paused"
+            self.account.observe(self.api, "api", (), None)
+            if kernel.now > began + DRAIN:
+                raise Violation("everything ends", left)
+            kernel.run(kernel.now + 1.0)
+
+    def _left(self) -> str:
+        for row in self.db.launches.values():
+            if row.state.value not in DEAD:
+                return f"{self.account._name(row.id)} is {row.state} at attempt {row.attempt}"
+            if row.dlq_owed:
+                return f"{self.account._name(row.id)} owes a dead letter"
+        for j in self.db.jobs.values():
+            if j.awaits and j.state == "active":
+                return f"{j.name} awaits an end that is there"
+        for b in self.db.backfills.values():
+            if b.state == "running":
+                return f"the backfill {b.backfill.id.int} runs"
+        return ""
+
+
+def share_plans(part: Any) -> None:
+    """Plans that were read once are not read again in each history."""
+    for name in ("_planner", "_mover"):
+        reader = getattr(part, name, None)
+        for cache in ("_cache", "_plans"):
+            if hasattr(reader, cache):
+                setattr(reader, cache, _PLANS)
+
+
+class Happenings:
+    """The events of a history."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.kernel = world.kernel
+
+    def plan(self, event: Event) -> None:
+        """Have it happen at its time."""
+        kernel = self.kernel
+        if event.kind == "call":
+            kernel.faults.append(Fault(event.at, **event.args))
+        elif event.kind == "message":
+            self.world.bus.fates.append(Fate(event.at, **event.args))
+        elif event.kind == "restore":
+            self._plan_restore(event)
+        else:
+
+            def happens() -> None:
+                kernel.say("", f"!! {event.kind}", event.args)
+                kernel.done.append(event.kind)
+                with suppress(Killed):
+                    getattr(self, event.kind)(**event.args)
+
+            kernel.at(event.at, happens)
+
+    def _plan_restore(self, event: Event) -> None:
+        kernel, world = self.kernel, self.world
+        server, lost = event.args["server"], event.args["lost"]
+        target = world.db if server == "db" else world.etcd
+        kept: list[Any] = []
+
+        def restore() -> None:
+            kernel.say("", "!! restore", event.args)
+            kernel.done.append(f"{server} restored")
+            if server == "db":
+                world.db.restore(kept[0])
+                world.account.restored()
+            else:
+                world.account.leases_were_taken = True
+                world.etcd.put_back(kept[0])
+
+        kernel.at(max(0.0, event.at - lost), lambda: kept.append(target.save()))
+        kernel.at(event.at, restore)
+
+    def _life(self, process: str) -> Any:
+        return self.world.processes[process]
+
+    def crash(self, process: str) -> None:
+        self.kernel.kill(self._life(process))
+
+    def freeze(self, process: str, seconds: float) -> None:
+        self._life(process).frozen_until = self.kernel.now + seconds
+
+    def stop(self, process: str) -> None:
+        one = self._life(process)
+        if not one.alive:
+            return
+        try:
+            done = one.stop()
+        except OUTAGES:
+            done = True
+        if done:
+            self.kernel.kill(one)
+        else:
+            self.kernel.at(self.kernel.now + 0.1, lambda: self.stop(process), one)
+
+    def hang(self, process: str) -> None:
+        one = self._life(process)
+        one.owning.stuck, one.owning.began = True, self.kernel.now
+
+    def down(self, server: str, seconds: float) -> None:
+        self.kernel.down[server] = True
+
+        def up() -> None:
+            self.kernel.down[server] = False
+
+        self.kernel.at(self.kernel.now + seconds, up)
+
+    def cut(self, process: str, server: str, seconds: float) -> None:
+        self._life(process).cut_until[server] = self.kernel.now + seconds
+
+    def revoke(self, process: str) -> None:
+        session = self._life(process).ownership._session
+        if session is not None:
+            self.world.account.leases_were_taken = True
+            self.world.etcd.end_lease(session.lease)
+
+    def clock(self, who: str, seconds: float) -> None:
+        if who == "db":
+            self.world.account.database_clock_moved = True
+            self.world.db.clock.ahead += seconds
+        else:
+            self._life(who).clock.ahead += seconds
+
+    def throw_out(self, process: str) -> None:
+        consumer = self._life(process).consumer
+        if not consumer.closed and consumer.topics:
+            consumer.throw_out()
+
+    def empty(self, topic: int) -> None:
+        self.world.bus.empty(TOPICS[topic])
+
+    def recreate(self, topic: int) -> None:
+        bus, name = self.world.bus, TOPICS[topic]
+        bus.delete(name)
+        bus.version += 1
+        self.world.account.topic_gone(name)
+
+        def again() -> None:
+            bus.create(name, PARTITIONS)
+            bus.version += 1
+
+        self.kernel.at(self.kernel.now + 2.5, again)
+
+    def locked(self, job: str, seconds: float) -> None:
+        locked, row = self.world.db.locked_jobs, self.world.jobs[job]
+        locked.add(row)
+        self.kernel.at(self.kernel.now + seconds, lambda: locked.discard(row))
+
+    # --- the API ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _request(self) -> Iterator[Any]:
+        world = self.world
+        if self.kernel.down["db"]:
+            return
+        with suppress(TickrailError), world.db.api.transaction() as tx:
+            yield tx
+        world.account.observe(world.api, "api", (), None)
+        world._notify()
+
+    def trigger(self, job: str) -> None:
+        with suppress(RuntimeError), self._request() as tx:
+            self.world.client.trigger(tx, job, {})
+
+    def cancel(self, job: str, state: str) -> None:
+        world = self.world
+        with suppress(RuntimeError), self._request() as tx:
+            rows = [r for r in world.db.of_job(world.jobs[job]) if r.state.value == state]
+            for row in rows[:1]:
+                world.db.cancel(row, tx.now)
+                world.db.wakes += 1
+
+    def pause(self, job: str, seconds: float, catch_up: str) -> None:
+        with suppress(RuntimeError), self._request() as tx:
+            self.world.pauses.pause(tx, job, {})
+
+        def resume() -> None:
+            with suppress(RuntimeError), self._request() as tx:
+                self.world.pauses.resume(tx, job, {"catch_up": catch_up})
+
+        self.kernel.at(self.kernel.now + seconds, resume)
+
+    def skip_next(self, job: str) -> None:
+        with suppress(RuntimeError), self._request() as tx:
+            self.world.pauses.skip_next(tx, job, {"n": 1})
+
+
