@@ -14,6 +14,7 @@ from uuid import UUID
 from tickrail.core.definition import Plan
 from tickrail.core.ids import JobId
 from tickrail.core.plan import Decision, Situation
+from tickrail.core.schedule import Cron
 
 Decide = Callable[[Plan, Situation, datetime], Decision]
 _ANY = JobId(UUID(int=0))
@@ -35,8 +36,8 @@ class SharedDecisions:
         self._made: dict[tuple[int, Situation], tuple[Plan, Decision]] = {}
 
     def __call__(self, plan: Plan, s: Situation, now: datetime) -> Decision:
-        """The decision for one job."""
-        if plan.jitter:
+        """The decision for one job; only cron expressions are shared by many."""
+        if plan.jitter or not isinstance(plan.schedule, Cron):
             return self._decide(plan, s, now)
         if now != self._now:
             self._made.clear()

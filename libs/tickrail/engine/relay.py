@@ -240,8 +240,10 @@ class Relay:
     def _scan(self, owned: Owned, now: float) -> None:
         if not owned:
             return
-        room = self._room
-        limit = max(10, 2 * self._share(owned) // len(owned))
+        room, share = self._room, self._share(owned)
+        limit = max(10, 2 * share // len(owned))
+        if any(len(line) >= share for _, line in self._waiting.busy()):
+            limit = 10  # one line is long enough; the others, of which little waits, are looked for
         backlog = self._store.backlog(owned, limit)
         self._scan_at = now + self._settings.scan_every
         self._queued = Counter(backlog.queued)

@@ -36,16 +36,18 @@ from (
     2 * e.newest - 1)) as turn
   from (
     select c.id, c.tenant_id,
-      row_number() over (partition by c.tenant_id order by c.next_run_at, c.id) as oldest,
-      row_number() over (partition by c.tenant_id order by c.next_run_at desc, c.id desc) as newest
+      row_number() over (partition by c.tenant_id
+        order by c.next_run_at, c.partition, c.id) as oldest,
+      row_number() over (partition by c.tenant_id
+        order by c.next_run_at desc, c.partition desc, c.id desc) as newest
     from unnest(%(partitions)b::int2[]) as p (partition)
     cross join lateral (
-      (select id, tenant_id, next_run_at from jobs
+      (select id, tenant_id, jobs.partition, next_run_at from jobs
        where jobs.partition = p.partition and jobs.state = 'active' and next_run_at <= now()
        order by next_run_at
        limit %(look)s)
       union
-      (select id, tenant_id, next_run_at from jobs
+      (select id, tenant_id, jobs.partition, next_run_at from jobs
        where jobs.partition = p.partition and jobs.state = 'active' and next_run_at <= now()
        order by next_run_at desc
        limit %(look)s)
