@@ -64,9 +64,9 @@ def text_calendar(request: dict[str, Any], example: str) -> dict[str, Any]:
     return request
 
 
-def merge_patch(*examples: object) -> dict[str, Any]:
+def merge_patch(*examples: object, of: str = "NewJob") -> dict[str, Any]:
     """The body of a PATCH."""
-    schema = {"type": "object", "description": "A JSON merge patch (RFC 7396) of a NewJob."}
+    schema = {"type": "object", "description": f"A JSON merge patch (RFC 7396) of a {of}."}
     content = {"application/merge-patch+json": _content(schema, examples)}
     content[_JSON] = _content(schema, examples)
     return {"requestBody": {"required": True, "content": content}}

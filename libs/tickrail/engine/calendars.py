@@ -34,6 +34,7 @@ from tickrail.core.ports_api import (
 )
 from tickrail.core.timetable import MAX_STRETCHES, Allowance
 from tickrail.engine.job_rules import ANY, Precondition, same, within_history
+from tickrail.engine.jobs import merge
 
 ANSWER_FIELDS: Final = frozenset({"version", "created_at", "updated_at", "moved"})
 """What an answer has beside the document. One that was read, edited and sent back may hold them."""
@@ -169,6 +170,31 @@ class Calendars:
         old = parse_calendar(record.document, name=record.name, version=record.version)
         new = replace(calendar, version=after.version)
         return CalendarChange(after, moved=self._move(tx, old, new, dry_run=draft.dry_run))
+
+    def patch(
+        self,
+        tx: Transaction,
+        name: str,
+        patch: object,
+        wanted: Precondition = ANY,
+        *,
+        dry_run: bool = False,
+    ) -> tuple[CalendarChange, bool]:
+        """Apply a JSON merge patch (RFC 7396) to the document; also answers if it was a dry run.
+
+        Raises:
+            NotFoundError: there is no such calendar.
+            PreconditionFailedError, InvalidInputError: as above.
+        """
+        if not isinstance(patch, dict):
+            raise InvalidInputError(
+                "The patch is not valid.", [Problem("", "is not an object", "a JSON merge patch")]
+            )
+        require_calendar(tx, name)
+        record = tx.calendars.find(name, lock=True)
+        document = merge({} if record is None else record.document, patch)
+        draft = self.draft(name, document, dry_run=dry_run)
+        return self.put(tx, draft, wanted), draft.dry_run
 
     def delete(self, tx: Transaction, name: str, wanted: Precondition = ANY) -> None:
         """Delete a calendar that no live job names; one that is not there is deleted already.

@@ -12,13 +12,14 @@ from tickrail.core.definition import instant_text
 from tickrail.core.ports_api import CalendarRecord, Transaction
 from tickrail.engine.calendars import CalendarChange, MovedJob, require_calendar
 from tickrail_api.call import Administers, Answer, Reads, no_parameters
-from tickrail_api.openapi import answers, body, page, text_calendar
+from tickrail_api.openapi import answers, body, merge_patch, page, text_calendar
 from tickrail_api.paging import PageParameters, Parameters, listed, name_after
 from tickrail_api.schemas.calendar import (
     CALENDAR,
     ICALENDAR,
     ICALENDAR_TEXT,
     NEW_CALENDAR,
+    PATCH_CALENDAR,
     PUT_CALENDAR,
     Calendar,
     CalendarBody,
@@ -84,6 +85,29 @@ def put_calendar(
         if change.created:
             headers["Location"] = f"/v1/calendars/{change.record.name}"
         return Answer(document, 201 if change.created else 200, headers)
+
+    return call.write(effect)
+
+
+@router.patch(
+    "/v1/calendars/{name}",
+    responses=answers(PutCalendar, PUT_CALENDAR),
+    openapi_extra=merge_patch(PATCH_CALENDAR, of="NewCalendar"),
+)
+def patch_calendar(
+    call: Administers, name: str, query: Annotated[PutParameters, Query()]
+) -> Response:
+    """Change parts of a calendar: a JSON merge patch of its document. Scope: admin.
+
+    Lists are replaced as a whole; the events of an `icalendar` are added. As for PUT, the answer
+    says which runs move, and `dry_run` changes nothing.
+    """
+    wanted, document = call.precondition(), call.document()
+
+    def effect(tx: Transaction) -> Answer:
+        change, dry = call.parts.calendars.patch(tx, name, document, wanted, dry_run=query.dry_run)
+        answer = calendar_answer(change.record) | {"moved": _moved(change)}
+        return Answer(answer, headers={} if dry else _etag(change.record))
 
     return call.write(effect)
 

@@ -148,6 +148,7 @@ ICALENDAR_TEXT = (
     "DTSTART;VALUE=DATE:20260501\r\nRRULE:FREQ=YEARLY\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
 )
 ICALENDAR = {"time_zone": "Europe/Berlin", "icalendar": ICALENDAR_TEXT, "dry_run": True}
+PATCH_CALENDAR = {"yearly": ["05-01"], "description": None}
 CALENDAR = {
     "name": "no-deployments",
     "version": 2,

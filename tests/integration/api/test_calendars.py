@@ -68,6 +68,24 @@ def test_a_change_holds_to_what_its_caller_has_seen(acme: Caller) -> None:
     acme.call("PUT", HOLIDAYS, put, headers={"If-Match": "7"}, expect=400)
 
 
+def test_a_patch_changes_what_it_names(acme: Caller) -> None:
+    acme.patch(HOLIDAYS, {"weekdays": ["sat"]}, expect=404)
+    acme.patch("/v1/calendars/Holidays", {}, expect=404)
+    acme.put(HOLIDAYS, {"weekdays": ["sun"], "description": "Mine"}, expect=201)
+    patch = {"description": None, "dates": ["2026-12-24"], "icalendar": ICS}
+    dry = acme.call("PATCH", HOLIDAYS, patch, params={"dry_run": "true"}, expect=200)
+    assert "ETag" not in dry.headers
+    done = acme.patch(HOLIDAYS, patch)
+    assert done == dry.json() | {"updated_at": done["updated_at"]}
+    assert (done["version"], done["weekdays"], done["dates"]) == (2, ["sun"], ["2026-12-24"])
+    assert done["description"] == "Days off"
+    assert len(done["events"]) == 1
+    assert acme.patch(HOLIDAYS, {"dates": ["2026-12-24"]})["version"] == 2
+    acme.call("PATCH", HOLIDAYS, {"dates": []}, headers={"If-Match": '"1"'}, expect=412)
+    for wrong, pointer in (([], ""), ({"dats": []}, "/dats"), ({"name": "x"}, "/name")):
+        assert acme.patch(HOLIDAYS, wrong, expect=422)["errors"][0]["pointer"] == pointer
+
+
 def test_a_file_is_put_as_it_is_or_within_a_document(acme: Caller) -> None:
     headers = {"Content-Type": "text/calendar; charset=utf-8"}
     made = acme.call("PUT", HOLIDAYS, raw=ICS.encode(), headers=headers, expect=201).json()
@@ -137,8 +155,8 @@ def test_writes_need_the_scope_admin(world: World) -> None:
     world.acme.put(HOLIDAYS, {}, expect=201)
     writer = world.caller(world.key("acme", "read", "run", "write").token)
     writer.get(HOLIDAYS)
-    for method in ("PUT", "DELETE"):
-        writer.call(method, HOLIDAYS, {} if method == "PUT" else None, expect=403)
+    for method in ("PUT", "PATCH", "DELETE"):
+        writer.call(method, HOLIDAYS, None if method == "DELETE" else {}, expect=403)
     runner = world.caller(world.key("acme", "run").token)
     runner.get("/v1/calendars", expect=403)
 

@@ -47,6 +47,7 @@ WORK_ROUTES: list[tuple[str, str, Any]] = [
 NAMED_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/calendars/{name}", None),
     ("PUT", "/v1/calendars/{name}", {"weekdays": ["sat"]}),
+    ("PATCH", "/v1/calendars/{name}", {"weekdays": ["sat"]}),
     ("DELETE", "/v1/calendars/{name}", None),
 ]
 """What a tenant names itself: another one's name is free."""
@@ -96,7 +97,8 @@ def test_a_name_of_another_tenant_is_free_and_theirs_stays_as_it_is(world: World
     world.acme.put(path, {"weekdays": ["sun"]}, expect=201)
     world.acme.create("a", schedule={"every": "1h"}, calendars={"exclude": ["holidays"]})
     before = world.acme.get(path), world.acme.get("/v1/jobs/name:a")
-    expected = {"GET": 404, "PUT": 201, "DELETE": 204}
+    expected = {"GET": 404, "PUT": 201, "PATCH": 200, "DELETE": 204}
+    world.beta.call("PATCH", path, {"weekdays": ["sat"]}, expect=404)
     for method, template, document in NAMED_ROUTES:
         answers = [
             world.beta.call(method, template.format(name=n), document, expect=expected[method])
