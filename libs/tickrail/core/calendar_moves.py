@@ -95,7 +95,7 @@ def move_run(
     left_out = _left_out(old, before, w.last_slot, edge)
     last = w.last_slot if left_out is None else left_out.last
     begin = edge if last is None else max(edge, last)
-    begin = _undecided(after, begin)
+    begin = undecided(after, begin)
     if changes is None or begin != now:
         return Moved(first_due(after, w.job, begin), last, left_out)
     slot = changes.first
@@ -145,7 +145,7 @@ def _origin(table: Timetable, slot: datetime) -> datetime:
     return slot if first is None else min(first, slot)
 
 
-def _undecided(after: Plan, begin: datetime) -> datetime:
+def undecided(after: Plan, begin: datetime) -> datetime:
     """From where slots count: one that was decided on is not to be moved behind that instant."""
     allowance = after.allowance
     if after.schedule is None or allowance is None:

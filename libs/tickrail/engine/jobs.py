@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tickrail.core.calendar_moves import undecided
 from tickrail.core.clock import Clock
 from tickrail.core.definition import Definition, Plan, parse_definition
 from tickrail.core.errors import (
@@ -232,7 +233,8 @@ class Jobs:
         if plan.max_launches is not None and job.launched >= plan.max_launches:
             return replace(job, state=JobState.FINISHED, next_run_at=None, last_slot_at=last_slot)
         if same(before.definition["schedule"], job.definition["schedule"]):
-            next_run_at = first_due(plan, job.id, max(last_slot or tx.now, tx.now))
+            after = undecided(plan, max(last_slot or tx.now, tx.now))
+            next_run_at = first_due(plan, job.id, after)
             if next_run_at is None and plan.schedule is not None:
                 state = JobState.FINISHED
         else:
@@ -248,7 +250,7 @@ class Jobs:
         """
         if plan.schedule is None:
             return None
-        after, once = max(now, last_slot or now), _one_off(plan.schedule)
+        after, once = undecided(plan, max(now, last_slot or now)), _one_off(plan.schedule)
         if once is not None and once <= now:
             oldest = now - self._rules.history
             if once < oldest:

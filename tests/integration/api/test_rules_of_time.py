@@ -356,3 +356,18 @@ def test_preview_and_upcoming_show_what_a_calendar_does(acme: Caller) -> None:
     ]
     # Saturday and Sunday are those that both launch; the job alone has the next weekend.
     assert difference == {"added": ["2026-03-06T09:00:00Z", "2026-03-09T09:00:00Z"], "removed": []}
+
+
+@pytest.mark.parametrize(("minute", "next_run"), [(95, 180), (40, 120)])
+def test_a_slot_that_passed_is_not_moved_behind_an_edit(
+    site: Site, minute: float, next_run: int
+) -> None:
+    closed = ranges((site.now + 30 * MINUTE, site.now + 120 * MINUTE))
+    site.world.acme.put("/v1/calendars/closed", closed, expect=201)
+    schedule = {"every": "90m", "anchor": site.now.isoformat()}
+    site.put(1, schedule=schedule)
+    use = {"exclude": ["closed"], "on_excluded": "next_allowed"}
+    site.world.database.run("update jobs set next_run_at = %s", site.now + 180 * MINUTE)
+    job = site.put(minute, schedule=schedule, calendars=use)
+    # The slot of minute 90 moves to 120 if it is to come, and is none of the job's if it is past.
+    assert job.next_run_at == site.now + next_run * MINUTE
