@@ -23,6 +23,7 @@ from tickrail.core.execution import Run
 from tickrail.core.ids import Epoch, Partition
 from tickrail.core.ports import Publication
 from tickrail.core.ports_ownership import OwnerKey
+from tickrail.core.states import State
 
 
 class Violation(AssertionError):  # noqa: N818 - what was broken, not an error of the program
@@ -36,7 +37,7 @@ class Violation(AssertionError):  # noqa: N818 - what was broken, not an error o
 class Seen(NamedTuple):
     """A launch as an observed call left it."""
 
-    state: str
+    state: State
     attempt: int
     claim: int | None
     expires: datetime | None
@@ -108,7 +109,7 @@ class Account:
 
     def observe(self, process: Process, call: str, args: tuple[Any, ...], result: Any) -> None:
         """A call has had its effect on the database."""
-        if call in READS:
+        if call in READS or _says_nothing(call, result):
             return
         if call == "raise_epoch":
             self._raised(process, *args, result)
@@ -260,9 +261,12 @@ class Account:
     def _take_in(self, process: Process, call: str, args: tuple[Any, ...]) -> None:
         owned = args[0] if call in FENCED else None
         changed_jobs: set[UUID] = set()
+        known = self._launches
         for launch, row in self.db.launches.items():
+            before = known.get(launch)
+            if before is not None and before.state in DEAD and row.state is before.state:
+                continue
             now = _seen(row)
-            before = self._launches.get(launch)
             if before == now:
                 continue
             changed_jobs.add(row.job_id)
@@ -394,9 +398,20 @@ class Account:
         return f"{self.db.jobs[row.job_id].name}@{row.scheduled_at:%M:%S}/{kind}"
 
 
+def _says_nothing(call: str, result: Any) -> bool:
+    """Whether a call says that it changed nothing; if that is not so, the next one shows it."""
+    if call in ("tick", "resume", "complete"):
+        return not result.jobs
+    if call in ("sweep", "reap"):
+        return not result.total
+    if call == "backfill":
+        return not (result.inserted or result.ended or result.left_alone or result.more)
+    return False
+
+
 def _seen(row: LaunchRow) -> Seen:
     return Seen(
-        row.state.value,
+        row.state,
         row.attempt,
         row.claim,
         row.claim_expires_at,

@@ -100,7 +100,8 @@ class Kernel:
         self.noise = noise
         self.depth = 0
         self.steps = 0
-        self.faults: list[Fault] = []
+        self.faults: dict[str, list[Fault]] = {}
+        self.troubled = False
         self.done: list[str] = []
         self.trace: list[str] | None = None
         self.down: dict[str, bool] = {"etcd": False, "db": False, "kafka": False}
@@ -215,35 +216,31 @@ class Kernel:
         """A call begins: it may be late, and it may never arrive."""
         if not process.alive:
             raise Killed
-        if self.faults:
+        if process.name in self.faults:
             self._strike(process, call, "before")
         if self.noise and process.rng.random() < self.noise:
             self.sleep(process, process.rng.choice((0.002, 0.02, 0.3)))
-        if self.down[server] or not process.reaches(server, self.now):
+        if self.troubled and (self.down[server] or not process.reaches(server, self.now)):
             self.sleep(process, process.rng.choice((0.0, 0.0, 0.2, 1.0)))
             self.say(process.name, call, f"{server} does not answer")
             raise UnavailableError(f"{server} does not answer")
 
     def after(self, process: Process, call: str, server: str) -> None:
         """A call has had its effect: its answer may be late, or be lost."""
-        if self.faults:
+        if process.name in self.faults:
             self._strike(process, call, "after")
         if self.noise and process.rng.random() < self.noise:
             self.sleep(process, process.rng.choice((0.002, 0.02, 0.3)))
-        if not process.reaches(server, self.now):
-            raise UnavailableError(f"{server} did not answer")
 
     def _strike(self, process: Process, call: str, when: str) -> None:
-        for fault in self.faults:
-            if (
-                fault.process == process.name
-                and fault.when == when
-                and fault.call in ("*", call)
-                and fault.at <= self.now
-            ):
+        armed = self.faults[process.name]
+        for fault in armed:
+            if fault.at <= self.now and fault.when == when and fault.call in ("*", call):
                 fault.nth -= 1
                 if fault.nth <= 0:
-                    self.faults.remove(fault)
+                    armed.remove(fault)
+                    if not armed:
+                        del self.faults[process.name]
                     self._hit(process, call, fault)
                     return
 

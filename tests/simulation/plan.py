@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.simulation.processes import ETCD_CALLS, FENCE_CALLS, OWNER_CALLS, WORKER_CALLS
 
-LENGTH = 32.0
+LENGTH = 26.0
 """Seconds in which things go wrong; after that all is repaired."""
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other")
 ANCHOR = "2026-03-02T09:57:00Z"
@@ -143,9 +143,10 @@ class _Chooser:
         at = rng.uniform(2.0, LENGTH - 4.0)
         kinds: list[tuple[int, Callable[[float], None]]] = [
             (10, self._call), (3, self._slow_renewal), (4, self._message), (3, self._whole),
-            (2, self._down), (2, self._cut), (2, self._restore), (2, self._clock),
+            (2, self._down), (2, self._cut), (3, self._restore), (2, self._clock),
             (1, self._lease), (2, self._group), (1, self._hang), (1, self._locked),
-            (2, self._lost_worker), (2, self._paused_owner),
+            (3, self._lost_worker), (2, self._paused_owner), (1, self._late_mark),
+            (1, self._late_heartbeat),
         ]  # fmt: skip
         weights = [w for w, _ in kinds]
         rng.choices([k for _, k in kinds], weights)[0](at)
@@ -189,11 +190,37 @@ class _Chooser:
         """A worker is gone or stands still while it runs something."""
         rng = self.rng
         process = rng.choice(self.workers)
-        if rng.random() < 0.5:
+        what = rng.choice(("crash", "late", "freeze", "stop"))
+        if what == "crash":
             self.add(at, "call", process=process, call=rng.choice(("claim", "extend", "finish")),
                      when="after", what="crash", seconds=0.0, nth=1)  # fmt: skip
+        elif what == "late":
+            self.add(at, "call", process=process, call="claim", when="after", what="freeze",
+                     seconds=rng.choice((6.0, 9.0, 13.0)), nth=1)  # fmt: skip
+        elif what == "stop":
+            self.add(at, "stop", process=process)
         else:
             self.add(at, "freeze", process=process, seconds=rng.choice((6.0, 9.0, 13.0)))
+
+    def _late_mark(self, at: float) -> None:
+        """An owner stands still between a publication and its mark; nobody else gets on."""
+        rng = self.rng
+        process, seconds = rng.choice(self.schedulers), rng.choice((9.0, 12.0))
+        self.add(at, "call", process=process, call="mark_queued", when="before", what="freeze",
+                 seconds=seconds, nth=1)  # fmt: skip
+        for other in self.schedulers:
+            if other != process:
+                self.add(at, "cut", process=other, server="kafka", seconds=seconds + 5.0)
+        for worker in self.workers:
+            self.add(at, "freeze", process=worker, seconds=seconds + 3.0)
+
+    def _late_heartbeat(self, at: float) -> None:
+        """A worker extends its claims after their end, while the reaper decides on them."""
+        rng = self.rng
+        self.add(at, "freeze", process=rng.choice(self.workers), seconds=rng.choice((6.5, 7.5, 9)))
+        for one in self.schedulers:
+            self.add(at + 4.0, "call", process=one, call="decide", when="before", what="stall",
+                     seconds=1.9, nth=1)  # fmt: skip
 
     def _message(self, at: float) -> None:
         rng = self.rng

@@ -156,13 +156,13 @@ class SimExecutor:
     kinds: frozenset[str] = frozenset({"noop"})
 
     def __post_init__(self) -> None:
-        self.running: dict[int, tuple[Run, Done]] = {}
+        self.running: dict[Run, Done] = {}
 
     def start(self, run: Run, done: Done) -> None:
         world = self.process.world
         world.account.started(self.process, run)
         seconds, outcome = world.fate_of(run)
-        self.running[run.claim] = (run, done)
+        self.running[run] = done
         if seconds > run.timeout:
             seconds, outcome = run.timeout, Outcome(ok=False, outcome="timed_out", certain=False)
         kernel = world.kernel
@@ -173,11 +173,11 @@ class SimExecutor:
 
     def close(self, grace: float) -> None:
         del grace
-        for run, _ in list(self.running.values()):
+        for run in list(self.running):
             self._end(run, Outcome(ok=False, outcome="interrupted", certain=False))
 
     def _end(self, run: Run, outcome: Outcome) -> None:
-        _, done = self.running.pop(run.claim, (run, None))
+        done = self.running.pop(run, None)
         if done is not None:
             done(run, outcome)
             self.process.ended()
@@ -232,18 +232,17 @@ class Worker(Process):
         kernel.spawn(self, "heartbeat", self._beat)
 
     def _take(self) -> float:
-        waits = self.intake.run_once(0.0) or self.intake.waiting
-        return 0.1 if waits or self.runs.count else 1.5
+        return 0.3 if self.intake.run_once(0.0) else 2.0
 
     def _finish(self) -> float:
         if self.runs.finish_once(0.0):
             self.world.kernel.wake(self.taking)
-            return 0.0
+            return 0.3
         return 3.0
 
     def _beat(self) -> float:
         self.runs.heartbeat_once()
-        return 1.0 if self.runs.count else 2.0
+        return 1.0 if self.runs.count else 2.5
 
     def ended(self) -> None:
         """A run has ended."""

@@ -33,6 +33,7 @@ from tickrail.core.ports_bus import (
     Record,
     UnknownTopicError,
 )
+from tickrail.core.ports_backfill import Backfilled, BackfillPlanner
 from tickrail.core.verdict import Verdict
 
 SESSION = 6.0
@@ -102,6 +103,11 @@ class SimOwnerStore(MemoryOwnerStore):
         self._sim = db
         self._process = process
 
+    def backfill(self, owned: Owned, limit: int, planner: BackfillPlanner) -> Backfilled:
+        if not any(b.state == "running" for b in self._sim.backfills.values()):
+            return Backfilled(self._sim.clock.now())
+        return super().backfill(owned, limit, planner)
+
     def reap(self, owned: Owned, limit: int, decide: Callable[[LostClaim], Verdict]) -> Swept:
         decided = False
 
@@ -157,10 +163,11 @@ class Fate:
 class SimBus(MemoryBus):
     """Kafka. A message that was lost leaves a gap in the offsets."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, letters: str) -> None:
         super().__init__()
         self.kernel = kernel
         self.version = 0
+        self.letters = letters
         self.fates: list[Fate] = []
         self.arrived: Callable[[str, int, int, Stored], None] = lambda *_: None
         self.acknowledged: Callable[[object], None] = lambda _token: None
@@ -173,7 +180,7 @@ class SimBus(MemoryBus):
         parts = self.logs[topic]
         if partition == -1:
             partition = crc32(key) % len(parts)
-        fate = self._fate()
+        fate = None if topic == self.letters else self._fate()
         message = Stored(key, value, list(headers or ()))
         if fate is not None and fate.what == "late":
             self.kernel.at(
@@ -390,7 +397,7 @@ class SimConsumer(MemoryConsumer):
         bus = self._sim
         if self.evicted or bus.kernel.down["kafka"]:
             return
-        given = list(positions)
+        given = [p for p in positions if p.topic in bus.logs]
         bus.kernel.before(self.process, "commit", "local")
         super().commit(given)
         for topic, partition, generation, offset in given:

@@ -113,7 +113,7 @@ class World:
         self.dice = self.rng("world")
         self.etcd = SimEtcd(SimClock(kernel))
         self.db = SimDatabase(kernel, SimClock(kernel), PARTITIONS)
-        self.bus = SimBus(kernel)
+        self.bus = SimBus(kernel, LETTERS)
         for topic in (*TOPICS, LETTERS):
             self.bus.create(topic, PARTITIONS)
         self.account = Account(kernel, self.db, self.bus, LETTERS)
@@ -263,7 +263,7 @@ class World:
         kernel.say("", "--- all is repaired ---")
         kernel.faults.clear()
         self.bus.fates.clear()
-        kernel.noise = 0.0
+        kernel.noise, kernel.troubled = 0.0, False
         for server in kernel.down:
             kernel.down[server] = False
         self.db.locked_jobs.clear()
@@ -281,7 +281,7 @@ class World:
     def _recover(self) -> None:
         """In bounded time every partition has an owner, and nothing waits that is due."""
         kernel, began = self.kernel, self.kernel.now
-        while (missing := self._missing()) or kernel.now < began + 3.0:
+        while (missing := self._missing()) or kernel.now < began + 2.0:
             if kernel.now > began + RECOVERY:
                 raise Violation("all is launched again", missing)
             kernel.run(kernel.now + 1.0)
@@ -351,7 +351,9 @@ class Happenings:
         """Have it happen at its time."""
         kernel = self.kernel
         if event.kind == "call":
-            kernel.faults.append(Fault(event.at, **event.args))
+            kernel.faults.setdefault(event.args["process"], []).append(
+                Fault(event.at, **event.args)
+            )
         elif event.kind == "message":
             self.world.bus.fates.append(Fate(event.at, **event.args))
         elif event.kind == "restore":
@@ -412,7 +414,7 @@ class Happenings:
         one.owning.stuck, one.owning.began = True, self.kernel.now
 
     def down(self, server: str, seconds: float) -> None:
-        self.kernel.down[server] = True
+        self.kernel.down[server] = self.kernel.troubled = True
 
         def up() -> None:
             self.kernel.down[server] = False
@@ -420,6 +422,7 @@ class Happenings:
         self.kernel.at(self.kernel.now + seconds, up)
 
     def cut(self, process: str, server: str, seconds: float) -> None:
+        self.kernel.troubled = True
         self._life(process).cut_until[server] = self.kernel.now + seconds
 
     def revoke(self, process: str) -> None:
