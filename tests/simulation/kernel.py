@@ -22,6 +22,7 @@ from tickrail.core.ports_bus import BusError
 
 DEEPEST = 7
 """So many turns may be inside one another; deeper down no time passes in a call."""
+LOCAL = frozenset(("publish", "report", "consume", "commit"))
 OUTAGES = (UnavailableError, BusError, SetupError)
 
 
@@ -251,6 +252,8 @@ class Kernel:
             self.kill(process)
             raise Killed
         if fault.what == "fail":
+            if call in LOCAL:  # these are the process's own, and have no answer to lose
+                return
             raise UnavailableError(f"{call}: no answer")
         self.sleep(process, fault.seconds, freeze=fault.what == "freeze")
 

@@ -23,7 +23,7 @@ from tickrail.core.definition import parse_retry
 from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Executor, Outcome, Run
-from tickrail.core.ids import ORIGIN_BACKFILL, Claim, JobId, LaunchId
+from tickrail.core.ids import ORIGIN_BACKFILL, JobId, LaunchId
 from tickrail.core.policies import Retry
 from tickrail.core.ports import Claimed, Extension, Finish, OwedLetter, WorkerStore
 from tickrail.core.ports_metrics import Metrics
@@ -119,10 +119,12 @@ class Runs:
         self._settings = settings
         self._offset_done = offset_done
         self._letters = letters
-        # By claim: after a pause, this worker may hold a later attempt of a launch and still run
-        # the earlier one.
-        self._active: dict[Claim, Active] = {}
-        self._latest: dict[LaunchId, Claim] = {}
+        # Neither by launch nor by claim: after a pause, this worker may hold a later attempt of a
+        # launch and still run the earlier one; and a database that lost its last transactions
+        # gives the same claim number once more.
+        self._active: dict[Active, None] = {}
+        self._running: dict[Run, Active] = {}
+        self._latest: dict[LaunchId, Active] = {}
         self._ended: deque[tuple[Active, Outcome]] = deque()
         self._arrived = threading.Event()
         self._texts: OrderedDict[tuple[JobId, int], JobText] = OrderedDict()
@@ -137,8 +139,8 @@ class Runs:
     def start(self, a: Active) -> None:
         """Start a claimed attempt, if its claim still holds by our own clock."""
         c = a.claimed
-        self._latest[c.id] = c.claim
-        self._active[c.claim] = a
+        self._latest[c.id] = a
+        self._active[a] = None
         try:
             a.job = self._text(c)
             executor = self._executors.get(next(iter(a.job.target), ""))
@@ -178,6 +180,7 @@ class Runs:
             a.job.timeout,
             a.trace,
         )
+        self._running[a.run] = a
         executor.start(a.run, self._done)
 
     def _text(self, c: Claimed) -> JobText:
@@ -199,8 +202,8 @@ class Runs:
         return text
 
     def _done(self, run: Run, outcome: Outcome) -> None:
-        a = self._active.get(Claim(run.claim))
-        if a is not None and a.run is run:
+        a = self._running.pop(run, None)
+        if a is not None:
             self._end(a, outcome)
 
     def _end(self, a: Active, outcome: Outcome) -> None:
@@ -244,7 +247,7 @@ class Runs:
                 self._report(a, outcome, state)
             if state in (State.DEAD, State.ABANDONED):
                 dead.append(a)
-            self._forget(a.claimed)
+            self._forget(a)
             self._offset_done(a.place, a.offset)
         if succeeded:
             self._metrics.count("launches_total", succeeded, outcome=State.SUCCEEDED.value)
@@ -253,10 +256,10 @@ class Runs:
         log.debug("finished", succeeded=succeeded, others=len(batch) - succeeded)
         return len(batch)
 
-    def _forget(self, c: Claimed) -> None:
-        self._active.pop(c.claim, None)
-        if self._latest.get(c.id) == c.claim:
-            del self._latest[c.id]
+    def _forget(self, a: Active) -> None:
+        self._active.pop(a, None)
+        if self._latest.get(a.claimed.id) is a:
+            del self._latest[a.claimed.id]
 
     def _post(self, dead: Sequence[Active]) -> None:
         """Publish dead letters; what does not arrive stays owed, and the owner publishes it."""
@@ -353,11 +356,11 @@ class Runs:
                 stopped.
         """
         now = self._clock.monotonic()
-        active = list(self._active.values())
+        active = list(self._active)
         for a in active:
-            if self._latest.get(a.claimed.id, a.claimed.claim) != a.claimed.claim:
+            if self._latest.get(a.claimed.id, a) is not a:
                 self._stop(a, CLAIM_LOST)  # a later attempt runs here already
-        active = [a for a in active if self._latest.get(a.claimed.id) == a.claimed.claim]
+        active = [a for a in active if self._latest.get(a.claimed.id) is a]
         due = [a for a in active if now >= a.sent + a.claimed.visibility / 3]
         if due:
             try:

@@ -324,6 +324,25 @@ def test_a_later_attempt_here_does_not_hide_the_earlier_one_that_still_runs() ->
     assert worker.runs.count == 0
 
 
+def test_a_claim_number_that_the_database_gives_twice_loses_no_run() -> None:
+    world = Stepped()
+    worker, first = started(world)
+    lost = world.db.launches.pop(first)  # a failover: the claim and its launch are lost,
+    world.db._claims -= 1  # and the number is given to another launch
+    second = world.launch()
+    world.relay(2)
+    worker.take()
+    one, other = worker.executor.started
+    assert (one.claim, one.launch_id, other.launch_id) == (other.claim, lost.id, second)
+    assert worker.runs.count == 2
+    worker.executor.end(one)
+    worker.executor.end(other)
+    worker.work()
+    assert world.row(second).state is State.SUCCEEDED
+    assert worker.runs.count == 0
+    assert worker.done_offset(NORMAL) == 2
+
+
 def test_dead_letters_that_do_not_arrive_stay_owed() -> None:
     world = Stepped()
     worker, launch = started(world)
