@@ -96,7 +96,6 @@ class Situation:
 MAX_BUFFERED = 1000
 """Held launches of one job at most; further slots are skipped with reason `overlap`."""
 
-_BUFFERING = (Overlap.BUFFER_ONE, Overlap.BUFFER_ALL)
 _TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 
@@ -169,6 +168,7 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
     cursor = begin = slot_waited_for(table, plan, s.due_at) - _TICK
     skips: list[Skipped] = []
     chosen: list[tuple[datetime, datetime]] = []
+    caught_up = 0
 
     if s.oldest is not None:
         cursor = _skip_all(table, cursor, min(s.oldest - _TICK, end), SkipReason.TOO_OLD, skips)
@@ -181,12 +181,13 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
         if plan.max_launches is not None:
             rules = replace(rules, max_count=min(rules.max_count, left))
         chosen += _misfires(table, rules, late, now, bool(fresh), skips)
+        caught_up = len(chosen) if rules.policy is MisfirePolicy.FIRE_ALL else 0
         if plan.max_launches is not None:
             fresh = fresh[: left - len(chosen)]
     if fresh:
         cursor = fresh[-1][0]
         chosen += fresh
-    launches, ask = _overlap(plan, s, chosen, skips)
+    launches, ask = _overlap(plan, s, chosen, caught_up, skips)
     count = s.launched + len(launches)
     over = plan.max_launches is not None and count >= plan.max_launches
     handled = [slot_of(cursor)] if chosen or skips else []
@@ -334,29 +335,37 @@ def _misfires(
 
 
 def _overlap(
-    plan: Plan, s: Situation, chosen: Sequence[tuple[datetime, datetime]], skips: list[Skipped]
+    plan: Plan,
+    s: Situation,
+    chosen: Sequence[tuple[datetime, datetime]],
+    caught_up: int,
+    skips: list[Skipped],
 ) -> tuple[list[PlannedLaunch], Overlap | None]:
-    """Apply the overlap policy: the launches, and what to ask of the open ones."""
+    """Apply the overlap policy: the launches, and what to ask of the open ones.
+
+    The first `caught_up` of the chosen slots are those that a catch-up launches one and all: where
+    the policy keeps launches apart they wait for one another and are not lost to it.
+    """
     policy = plan.overlap
     if policy is Overlap.ALLOW or not chosen:
         return [_launch(c) for c in chosen], None
-    if s.open_launches == s.backfilled > 0 and policy not in _BUFFERING:
-        # Only backfills are in the way: the live slot waits for them and is not lost to them.
-        one = 0 if policy is Overlap.SKIP else len(chosen) - 1
-        _overlapped(plan, chosen[:one], skips)
-        _overlapped(plan, chosen[one + 1 :], skips)
-        return [_launch(chosen[one], State.HELD)], None
+    others = s.open_launches > 0
+    # If only backfills are in the way, a live slot waits for them and is not lost to them.
+    waits = s.open_launches == s.backfilled
     if policy in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER):
         _overlapped(plan, chosen[:-1], skips)
-        others = s.open_launches > 0
-        held = others and policy is Overlap.CANCEL_OTHER
+        held = others and (waits or policy is Overlap.CANCEL_OTHER)
         new = _launch(chosen[-1], State.HELD if held else State.DUE)
-        return [new], policy if others else None
+        return [new], policy if others and not waits else None
+    launches, rest = [], list(chosen)
+    if not others:
+        launches.append(_launch(rest.pop(0)))
+        caught_up = max(0, caught_up - 1)
     room = {Overlap.SKIP: 0, Overlap.BUFFER_ONE: 1, Overlap.BUFFER_ALL: MAX_BUFFERED}[policy]
     room = max(0, room - s.held)
-    launches, rest = [], list(chosen)
-    if s.open_launches == 0:
-        launches.append(_launch(rest.pop(0)))
+    if others and waits and not caught_up:
+        room = max(room, 1)
+    room = min(caught_up + room, MAX_BUFFERED - s.held)
     launches += [_launch(c, State.HELD) for c in rest[:room]]
     _overlapped(plan, rest[room:], skips)
     return launches, None

@@ -320,17 +320,19 @@ def test_the_last_launch_that_is_left_among_missed_ones(
 
 def test_overlapped_slots_with_others_between_are_runs_of_their_own() -> None:
     rules = Misfire(MisfirePolicy.FIRE_ALL, timedelta(minutes=2), 3, order=CatchUpOrder.NEWEST)
-    plan = replace(MINUTELY, misfire=rules, overlap=Overlap.BUFFER_ONE)
+    plan = replace(MINUTELY, misfire=rules, overlap=Overlap.CANCEL_OTHER)
     situation = due(plan, "2026-01-01T09:50:30", open_launches=2, held=1)
     newest = plan_job(plan, situation, at("2026-01-01T10:00:00"))
+    assert slots(newest) == ["01 10:00:00"]
     assert skipped(newest) == [
         ("misfire", "01 09:51", "01 09:55", 5),
-        ("overlap", "01 09:56", "01 10:00", 5),
+        ("overlap", "01 09:56", "01 09:59", 4),
     ]
     plan = replace(plan, misfire=replace(rules, order=CatchUpOrder.OLDEST))
     oldest = plan_job(plan, situation, at("2026-01-01T10:00:00"))
+    assert slots(oldest) == ["01 10:00:00"]
     assert skipped(oldest) == [
         ("misfire", "01 09:54", "01 09:58", 5),
         ("overlap", "01 09:51", "01 09:53", 3),
-        ("overlap", "01 09:59", "01 10:00", 2),
+        ("overlap", "01 09:59", "01 09:59", 1),
     ]

@@ -218,3 +218,56 @@ def test_jitter_stays_inside_the_allowed_time() -> None:
     for day in range(1, 28):
         slot = at(f"2026-01-{day:02d}T11:00:00")
         assert slot + spread(plan, JOB, slot) < at(f"2026-01-{day:02d}T11:30:00")
+
+
+CATCH_UP = Misfire(MisfirePolicy.FIRE_ALL, max_count=3, per_minute=100_000)
+
+
+@pytest.mark.parametrize("order", list(CatchUpOrder))
+@pytest.mark.parametrize(
+    ("policy", "opened", "due_now", "held"),
+    [
+        pytest.param(Overlap.SKIP, 0, 1, 2, id="skip"),
+        pytest.param(Overlap.SKIP, 1, 0, 3, id="skip, and one is open"),
+        pytest.param(Overlap.BUFFER_ONE, 0, 1, 2, id="buffer_one"),
+        pytest.param(Overlap.BUFFER_ALL, 1, 0, 3, id="buffer_all"),
+        pytest.param(Overlap.ALLOW, 1, 3, 0, id="allow"),
+        pytest.param(Overlap.CANCEL_OTHER, 0, 1, 0, id="cancel_other has but the last"),
+    ],
+)
+def test_what_is_caught_up_waits_for_one_another(
+    policy: Overlap, opened: int, due_now: int, held: int, order: CatchUpOrder
+) -> None:
+    plan = replace(
+        MINUTELY,
+        overlap=policy,
+        misfire=replace(CATCH_UP, order=order, grace=timedelta(seconds=1)),
+    )
+    found = plan_job(
+        plan, due(plan, "2026-01-01T09:50:00", open_launches=opened), at("2026-01-01T10:00:05")
+    )
+    states = [x.state for x in found.launches]
+    assert (states.count(State.DUE), states.count(State.HELD)) == (due_now, held)
+    assert len(found.launches) + sum(s.count for s in found.skipped) == 10
+
+
+def test_an_on_time_slot_behind_a_catch_up_follows_the_overlap_policy() -> None:
+    for policy, extra in ((Overlap.SKIP, 0), (Overlap.BUFFER_ONE, 1), (Overlap.BUFFER_ALL, 1)):
+        plan = replace(
+            MINUTELY, overlap=policy, misfire=replace(CATCH_UP, grace=timedelta(minutes=1))
+        )
+        found = plan_job(plan, due(plan, "2026-01-01T09:50:00"), at("2026-01-01T10:00:05"))
+        assert len(found.launches) == 3 + extra
+        assert sum(s.count for s in found.skipped if s.reason.value == "overlap") == 1 - extra
+
+
+def test_no_more_is_held_than_a_job_may_hold() -> None:
+    plan = replace(
+        MINUTELY,
+        schedule=Cron("* * * * * *"),
+        overlap=Overlap.SKIP,
+        misfire=replace(CATCH_UP, max_count=5_000, grace=timedelta(seconds=1)),
+    )
+    found = plan_job(plan, due(plan, "2026-01-01T08:00:00"), at("2026-01-01T10:00:05"))
+    assert [x.state for x in found.launches].count(State.HELD) == 1000
+    assert len(found.launches) + sum(s.count for s in found.skipped) == 2 * 3600 + 5
