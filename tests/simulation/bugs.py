@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from pytest import MonkeyPatch
 from tests.simulation import processes, servers
+from tests.simulation.plan import Event, History
 from tests.support import memory_store, memory_tables, memory_worker
 
 from tickrail.core import offsets
@@ -21,24 +22,53 @@ from tickrail.core.states import State
 from tickrail.engine import deadletters, ownership, reaper, runs, takeover
 
 Plant = Callable[[MonkeyPatch], None]
-BUGS: dict[str, Plant] = {}
+Needs = Callable[[Event], bool]
 
 
-def bug(plant: Plant) -> Plant:
+@dataclass(frozen=True)
+class Bug:
+    """A wrong rule. It can show only in histories with an event as `needs` says."""
+
+    plant: Plant
+    needs: Needs | None
+
+    def may_show(self, made: History) -> bool:
+        """Whether it is worth while to run this history."""
+        return self.needs is None or any(map(self.needs, made.events))
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def bug(needs: Needs | None = None) -> Callable[[Plant], Plant]:
     """Put it into the list under its docstring."""
-    BUGS[str(plant.__doc__).rstrip(".")] = plant
-    return plant
+
+    def put(plant: Plant) -> Plant:
+        BUGS[str(plant.__doc__).rstrip(".")] = Bug(plant, needs)
+        return plant
+
+    return put
+
+
+def hits(call: str, what: str) -> Needs:
+    """A fault at a call."""
+    return lambda e: e.kind == "call" and (e.args["call"], e.args["what"]) == (call, what)
+
+
+def happens(kind: str, **args: str) -> Needs:
+    """An event of this kind."""
+    return lambda e: e.kind == kind and all(e.args[k].startswith(v) for k, v in args.items())
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
+def planted(name: str) -> Iterator[Bug]:
     """With this bug."""
     with MonkeyPatch.context() as patch:
-        BUGS[name](patch)
-        yield
+        BUGS[name].plant(patch)
+        yield BUGS[name]
 
 
-@bug
+@bug()
 def _no_fence(patch: MonkeyPatch) -> None:
     """The fence is left out."""
 
@@ -48,7 +78,7 @@ def _no_fence(patch: MonkeyPatch) -> None:
     patch.setattr(memory_tables.MemoryDatabase, "hold_fence", all_held)
 
 
-@bug
+@bug(hits("mark_queued", "freeze"))
 def _mark_is_not_fenced(patch: MonkeyPatch) -> None:
     """The epoch is not compared at the mark."""
     right = memory_store.MemoryOwnerStore.mark_queued
@@ -60,7 +90,7 @@ def _mark_is_not_fenced(patch: MonkeyPatch) -> None:
     patch.setattr(memory_store.MemoryOwnerStore, "mark_queued", mark)
 
 
-@bug
+@bug(hits("renew", "stall"))
 def _trust_from_the_answer(patch: MonkeyPatch) -> None:
     """Trust is counted from the answer to a renewal, not from its sending."""
     right = ownership.Ownership._renew
@@ -75,25 +105,25 @@ def _trust_from_the_answer(patch: MonkeyPatch) -> None:
     patch.setattr(ownership.Ownership, "_renew", renew)
 
 
-@bug
+@bug()
 def _a_late_answer_reopens(patch: MonkeyPatch) -> None:
     """The trust window has no end of its own: only the coordinator's word ends it."""
     patch.setattr(ownership.TrustWindow, "valid", lambda _self, _now: True)
 
 
-@bug
+@bug(happens("hang"))
 def _dead_loop_is_kept_alive(patch: MonkeyPatch) -> None:
     """The lease is renewed although the owner's loop hangs."""
     patch.setattr(processes.Scheduler, "healthy", lambda _self: True)
 
 
-@bug
+@bug(happens("restore", server="etcd"))
 def _revisions_are_not_compared(patch: MonkeyPatch) -> None:
     """An etcd whose revisions went back is believed."""
     patch.setattr(takeover.Takeover, "_went_back", lambda *_: False)
 
 
-@bug
+@bug()
 def _commit_before_finish(patch: MonkeyPatch) -> None:
     """The offset is done when the run starts."""
     right = runs.Runs.start
@@ -105,7 +135,7 @@ def _commit_before_finish(patch: MonkeyPatch) -> None:
     patch.setattr(runs.Runs, "start", start)
 
 
-@bug
+@bug()
 def _offsets_pass_open_ones(patch: MonkeyPatch) -> None:
     """The highest offset that is done is committed, whatever is open below it."""
     right = offsets.OffsetTracker.done
@@ -119,7 +149,7 @@ def _offsets_pass_open_ones(patch: MonkeyPatch) -> None:
     patch.setattr(offsets.OffsetTracker, "done", done)
 
 
-@bug
+@bug()
 def _claim_without_attempt(patch: MonkeyPatch) -> None:
     """A claim does not compare the attempt."""
     right = memory_worker._why_not
@@ -128,7 +158,7 @@ def _claim_without_attempt(patch: MonkeyPatch) -> None:
     )
 
 
-@bug
+@bug()
 def _claims_take_over(patch: MonkeyPatch) -> None:
     """A running launch is claimed once more when its message comes again."""
     right = memory_worker._why_not
@@ -140,7 +170,7 @@ def _claims_take_over(patch: MonkeyPatch) -> None:
     patch.setattr(memory_worker, "_why_not", why_not)
 
 
-@bug
+@bug()
 def _finish_without_claim(patch: MonkeyPatch) -> None:
     """A result is written whoever holds the claim."""
     right = memory_worker.MemoryWorkerStore.finish
@@ -154,7 +184,7 @@ def _finish_without_claim(patch: MonkeyPatch) -> None:
     patch.setattr(memory_worker.MemoryWorkerStore, "finish", finish)
 
 
-@bug
+@bug()
 def _mark_without_attempt(patch: MonkeyPatch) -> None:
     """The relay's mark does not look at the attempt."""
     right = memory_store.MemoryOwnerStore._to_mark
@@ -168,7 +198,7 @@ def _mark_without_attempt(patch: MonkeyPatch) -> None:
     patch.setattr(memory_store.MemoryOwnerStore, "_to_mark", to_mark)
 
 
-@bug
+@bug()
 def _mark_without_state(patch: MonkeyPatch) -> None:
     """The relay's mark does not look at the state."""
     right = memory_store.MemoryOwnerStore._to_mark
@@ -182,7 +212,7 @@ def _mark_without_state(patch: MonkeyPatch) -> None:
     patch.setattr(memory_store.MemoryOwnerStore, "_to_mark", to_mark)
 
 
-@bug
+@bug(hits("decide", "stall"))
 def _reaper_ignores_expiry(patch: MonkeyPatch) -> None:
     """The reaper's update does not name the expiry that it saw."""
     right = memory_tables.MemoryDatabase.end_attempt
@@ -196,7 +226,7 @@ def _reaper_ignores_expiry(patch: MonkeyPatch) -> None:
     patch.setattr(memory_tables.MemoryDatabase, "end_attempt", end_attempt)
 
 
-@bug
+@bug()
 def _cancel_is_not_read(patch: MonkeyPatch) -> None:
     """A cancel that was asked for is not read where an attempt ends."""
     right = memory_tables.MemoryDatabase.end_attempt
@@ -214,13 +244,13 @@ def _cancel_is_not_read(patch: MonkeyPatch) -> None:
     patch.setattr(memory_tables.MemoryDatabase, "end_attempt", end_attempt)
 
 
-@bug
+@bug()
 def _released_too_early(patch: MonkeyPatch) -> None:
     """A held launch is released without another look at what is open."""
     patch.setattr(memory_store, "BUSY", frozenset({State.RUNNING}))
 
 
-@bug
+@bug(happens("message", what="lose"))
 def _requeued_as_new_attempt(patch: MonkeyPatch) -> None:
     """A message that is thought lost is sent again under a new attempt number."""
     right = memory_store.MemoryOwnerStore.sweep
@@ -236,13 +266,13 @@ def _requeued_as_new_attempt(patch: MonkeyPatch) -> None:
     patch.setattr(memory_store.MemoryOwnerStore, "sweep", sweep)
 
 
-@bug
+@bug(happens("message", what="lose"))
 def _nobody_looks_for_lost_messages(patch: MonkeyPatch) -> None:
     """Nobody looks for messages that were lost."""
     patch.setattr(memory_store, "_is_lost", lambda *_: False)
 
 
-@bug
+@bug(hits("tick", "crash"))
 def _tick_in_two_transactions(patch: MonkeyPatch) -> None:
     """The tick moves the next run in one transaction and inserts the launch in another."""
     right = servers.SimOwnerStore.tick
@@ -254,14 +284,14 @@ def _tick_in_two_transactions(patch: MonkeyPatch) -> None:
         new = {i: rows.pop(i) for i in list(rows) if i not in known}
         if new:
             self._process.world.account.observe(self._process, "tick", (owned,), ticked)
-            self._sim.kernel.before(self._process, "tick", "db")
+            self._sim.kernel.after(self._process, "tick", "db")
             self._db.launches.update(new)
         return ticked
 
     patch.setattr(servers.SimOwnerStore, "tick", tick)
 
 
-@bug
+@bug()
 def _abandoned_is_tried_again(patch: MonkeyPatch) -> None:
     """An uncertain end is tried again although a doubled run is worse."""
     right = reaper.retry_verdict
@@ -273,7 +303,7 @@ def _abandoned_is_tried_again(patch: MonkeyPatch) -> None:
     patch.setattr(runs, "retry_verdict", verdict)
 
 
-@bug
+@bug(happens("stop", process="w"))
 def _given_back_although_started(patch: MonkeyPatch) -> None:
     """A worker that stops gives a started run back although a doubled run is worse."""
     right = runs.give_back_verdict
@@ -284,7 +314,7 @@ def _given_back_although_started(patch: MonkeyPatch) -> None:
     patch.setattr(runs, "give_back_verdict", verdict)
 
 
-@bug
+@bug(hits("claim", "freeze"))
 def _started_after_the_claim(patch: MonkeyPatch) -> None:
     """A run starts without a look at how old its claim is."""
     right = runs.Runs.start
@@ -297,13 +327,13 @@ def _started_after_the_claim(patch: MonkeyPatch) -> None:
     patch.setattr(runs.Runs, "start", start)
 
 
-@bug
+@bug()
 def _letters_are_forgotten(patch: MonkeyPatch) -> None:
     """The owner does not publish the dead letters that are owed."""
     patch.setattr(deadletters.OwedLetters, "run_once", lambda _self, _owned: 0)
 
 
-@bug
+@bug(happens("cut", server="produce"))
 def _letters_are_settled_first(patch: MonkeyPatch) -> None:
     """A dead letter counts as published when it is handed over."""
     right = deadletters.LetterBox.post
@@ -315,7 +345,7 @@ def _letters_are_settled_first(patch: MonkeyPatch) -> None:
     patch.setattr(deadletters.LetterBox, "post", post)
 
 
-@bug
+@bug(happens("restore", server="db"))
 def _lost_raise_is_a_loss(patch: MonkeyPatch) -> None:
     """A stored epoch that is lower than the owner's is not raised again."""
     right = ownership.Ownership.dropped
@@ -327,7 +357,7 @@ def _lost_raise_is_a_loss(patch: MonkeyPatch) -> None:
     patch.setattr(ownership.Ownership, "dropped", dropped)
 
 
-@bug
+@bug()
 def _released_while_owned(patch: MonkeyPatch) -> None:
     """A partition that is handed over stays in use until its key is gone."""
     right = ownership.Session.owned

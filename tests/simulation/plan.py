@@ -145,7 +145,7 @@ class _Chooser:
             (10, self._call), (3, self._slow_renewal), (4, self._message), (3, self._whole),
             (2, self._down), (2, self._cut), (3, self._restore), (2, self._clock),
             (1, self._lease), (2, self._group), (1, self._hang), (1, self._locked),
-            (3, self._lost_worker), (2, self._paused_owner), (1, self._late_mark),
+            (3, self._lost_worker), (2, self._paused_owner), (2, self._late_mark),
             (1, self._late_heartbeat),
         ]  # fmt: skip
         weights = [w for w, _ in kinds]
@@ -245,7 +245,7 @@ class _Chooser:
     def _cut(self, at: float) -> None:
         rng = self.rng
         process = rng.choice((*self.schedulers, *self.workers))
-        server = rng.choice(("etcd", "db", "kafka"))
+        server = rng.choice(("etcd", "db", "kafka", "produce"))
         self.add(at, "cut", process=process, server=server, seconds=rng.choice((2.0, 8.0, 14.0)))
 
     def _restore(self, at: float) -> None:

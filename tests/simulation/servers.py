@@ -53,22 +53,14 @@ class SimDatabase(MemoryDatabase):
         self.kernel = kernel
         self.api = MemoryApi(self)
         self.zones = MemoryZoneData(self)
-        self.fence_locks: dict[Partition, tuple[Process, float]] = {}
+        self.fence_locks: dict[Partition, object] = {}
+        self.fence.locked = self.fence_locks  # type: ignore[assignment]
         self.restores = 0
 
     @contextmanager
     def transaction(self, name: str) -> Iterator[datetime]:
         del name
         yield self.clock.now()
-
-    def fence_is_held(self, process: Process, partitions: Iterable[Partition]) -> bool:
-        """Whether a transaction of another has one of these fence rows."""
-        for p in partitions:
-            holder, since = self.fence_locks.get(p, (process, 0.0))
-            ended = not holder.alive or self.kernel.now - since > TRANSACTION
-            if holder is not process and not ended:
-                return True
-        return False
 
     def save(self) -> dict[str, Any]:
         """All tables as they are."""
@@ -123,18 +115,21 @@ class SimOwnerStore(MemoryOwnerStore):
 
     def gap(self, owned: Owned, call: str) -> None:
         """Time passes inside a transaction that has the fence rows."""
-        kernel, process = self._sim.kernel, self._process
-        since = kernel.now
-        locks = self._sim.fence_locks
-        locks.update(dict.fromkeys(owned, (process, since)))
+        db, kernel = self._sim, self._sim.kernel
+        since, restores, mine = kernel.now, db.restores, object()
+
+        def let_go() -> None:
+            for p in [p for p, holder in db.fence_locks.items() if holder is mine]:
+                del db.fence_locks[p]
+
+        db.fence_locks.update(dict.fromkeys(owned, mine))
+        kernel.at(since + TRANSACTION, let_go)
         try:
-            kernel.before(process, call, "db")
+            kernel.before(self._process, call, "db")
         finally:
-            for p in owned:
-                if locks.get(p) == (process, since):
-                    del locks[p]
-        if kernel.now - since > TRANSACTION:
-            raise UnavailableError("the server has ended the idle transaction")
+            let_go()
+        if kernel.now - since > TRANSACTION or db.restores != restores:
+            raise UnavailableError("the server has ended the transaction")
 
 
 class SimEtcd(MemoryEtcd):
@@ -284,7 +279,9 @@ class SimPublisher:
 
         def send() -> None:
             kernel = self._kernel
-            if kernel.down["kafka"] or not self._process.reaches("kafka", kernel.now):
+            process, now = self._process, kernel.now
+            arrives = process.reaches("kafka", now) and process.reaches("produce", now)
+            if kernel.down["kafka"] or not arrives:
                 if kernel.now - born > DELIVERY:
                     self._report(token, BusError("not delivered in time"), -1)
                 else:

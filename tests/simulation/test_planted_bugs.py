@@ -1,0 +1,34 @@
+"""Each mistake that is planted is found, within a bounded number of seeds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.bugs import BUGS, planted
+from tests.simulation.plan import history
+from tests.simulation.run import run
+
+SEEDS = 2000
+RUNS = 150
+"""So many histories are run at most, of those in which the mistake can show at all."""
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_it_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = 0
+    with planted(name) as bug:
+        for made in map(history, range(SEEDS)):
+            if not bug.may_show(made):
+                continue
+            runs += 1
+            broken = run(made).violation
+            if broken is not None:
+                with capsys.disabled():
+                    print(f"\n{name}: seed {made.seed}, history {runs}: {broken}")  # noqa: T201
+                return
+            if runs == RUNS:
+                break
+    pytest.fail(f"not found in {runs} histories: {name}")
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(BUGS) >= 12
