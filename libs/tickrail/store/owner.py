@@ -38,7 +38,7 @@ from tickrail.core.ports import (
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
-from tickrail.store.backfills import BackfillPass
+from tickrail.store.backfill_pass import BackfillPass
 from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
 from tickrail.store.errors import NO_PARTITION

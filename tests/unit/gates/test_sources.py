@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,3 +120,16 @@ def test_every_path_named_in_production_leads_somewhere() -> None:
     named = {(str(p.relative_to(ROOT)), name) for p in files for name in PATH.findall(read(p))}
     assert {name for _, name in named} >= {"docs/protocols.md"}
     assert {(file, name) for file, name in named if not (ROOT / name).exists()} == set()
+
+
+@pytest.mark.parametrize("service", ["tickrail_scheduler", "tickrail_worker"])
+def test_an_owner_and_a_worker_start_without_what_they_do_not_use(service: str) -> None:
+    """A takeover waits for this start."""
+    code = (
+        f"import sys, {service}.main\n"
+        "print([m for m in ('sqlalchemy', 'alembic', 'fastapi', 'rich') if m in sys.modules])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert said.stdout.strip() == "[]"
