@@ -1,6 +1,6 @@
 """Mutation testing of the code that decides about time, outside CI.
 
-    python -m tests.oracle.mutate cron|schedule|plan|calendars [--show]
+    python -m tests.oracle.mutate cron|schedule|plan|timetable|calendars [--show]
 
 Each mutant (a changed operator, constant or call) must be found by a test. mutmut works on a copy
 in `.mutation/`, laid out as it wants it; `--show` prints the differences of those that survived.
@@ -21,10 +21,17 @@ CORE = "src/tickrail/core"
 GROUPS = {
     "cron": ("cron", "cron_fields", "walk", "recurrence"),
     "schedule": ("schedule", "schedule_document", "schedule_values", "calendar_pattern"),
-    "plan": ("plan", "timetable", "catch_up", "policies"),
+    "plan": ("plan",),
+    "timetable": ("timetable", "catch_up", "policies"),
     "calendars": ("calendars", "local_sets"),
 }
-TESTS = ("tests/unit/time", "tests/unit/core")
+TESTS = {
+    "cron": ("tests/unit/time",),
+    "schedule": ("tests/unit/time",),
+    "plan": ("tests/unit/core",),
+    "timetable": ("tests/unit/core", "tests/unit/time/test_timetable.py"),
+    "calendars": ("tests/unit/time",),
+}
 LEFT_OUT = (
     "test_cli.py",
     "test_corpus_oracle.py",
@@ -34,7 +41,11 @@ LEFT_OUT = (
     "test_seasons.py",
 )
 """Slow ones, and tests of other code: what is left finds what they find."""
-SMALLER = {"max_examples=300": "max_examples=60", "range(10_000)": "range(800)"}
+SMALLER = {
+    "max_examples=300": "max_examples=60",
+    "max_examples=80": "max_examples=12",
+    "range(10_000)": "range(800)",
+}
 """Samples that are smaller in the copy: each survivor is met by every test."""
 FRESH = """
 
@@ -72,7 +83,7 @@ def prepare(group: str) -> Path:
         conftest.write(FRESH)
     files = [f"{CORE}/{name}.py" for name in GROUPS[group]]
     arguments = ["-p", "no:cacheprovider", "-o", "pythonpath=. src services", "--timeout=60"]
-    for test in sorted(p for t in TESTS for p in (work / t).glob("test_*.py")):
+    for test in sorted((work / "tests/unit").glob("*/test_*.py")):
         if test.name in LEFT_OUT:
             test.unlink()
             continue
@@ -80,11 +91,12 @@ def prepare(group: str) -> Path:
         for big, small in SMALLER.items():
             text = text.replace(big, small)
         test.write_text(text)
-    arguments += ["--deselect", OTHER_PROCESS]
+    if "tests/unit/time" in TESTS[group]:
+        arguments += ["--deselect", OTHER_PROCESS]
     lines = ["[mutmut]", "source_paths=src", "also_copy=services", "track_dependencies=false"]
     lines += ["timeout_multiplier=6.0", _setting("do_not_mutate_patterns", MESSAGES)]
     lines += [_setting("only_mutate", files), _setting("pytest_add_cli_args", arguments)]
-    lines += [_setting("pytest_add_cli_args_test_selection", TESTS)]
+    lines += [_setting("pytest_add_cli_args_test_selection", TESTS[group])]
     (work / "setup.cfg").write_text("\n".join(lines) + "\n")
     return work
 
