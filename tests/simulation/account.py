@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tests.simulation.kafka import SimBus
 from tests.simulation.kernel import Kernel, Process
-from tests.simulation.servers import SimBus, SimDatabase
+from tests.simulation.servers import SimDatabase
 from tests.support.memory_bus import Stored
 from tests.support.memory_tables import LaunchRow
 
@@ -49,11 +50,12 @@ class Seen(NamedTuple):
 DEAD = frozenset({"succeeded", "dead", "abandoned", "cancelled", "expired"})
 BUSY = frozenset({"due", "queued", "running"})
 READS = frozenset(
-    "queued backlog owed versions highest_epoch generation database_now asked_to_stop make_days".split()
-)
+    ("queued", "backlog", "owed", "versions", "highest_epoch", "generation", "database_now",
+     "asked_to_stop", "make_days")
+)  # fmt: skip
 FENCED = frozenset(
-    "tick resume complete backfill mark_queued mark_unpublishable sweep reap rezone store_version"
-    .split()
+    ("tick", "resume", "complete", "backfill", "mark_queued", "mark_unpublishable", "sweep",
+     "reap", "rezone", "store_version")
 )  # fmt: skip
 NEW = "new"
 MOVES: dict[str, set[tuple[str, str]]] = {
@@ -217,6 +219,7 @@ class Account:
                 and row.claim not in self._extended
                 and key not in self._refused
                 and self._copies[key] == 1
+                and m.launch not in self._excused
             ):
                 raise Violation(
                     "no offset above an open one",
@@ -312,9 +315,7 @@ class Account:
     ) -> None:
         name = self._name(row.id)
         old = NEW if before is None else before.state
-        self.kernel.say(
-            process.name, call, name, f"{old} -> {now.state}", f"attempt {now.attempt}"
-        )
+        self.kernel.say(process.name, call, name, f"{old} -> {now.state}", f"attempt {now.attempt}")
         if before is None:
             self._is_new(row, name)
         elif before.state in DEAD:
@@ -330,11 +331,8 @@ class Account:
             raise Violation("queued is published", f"{name} attempt {now.attempt}")
         if before.cancel and now.state == "due":
             raise Violation("nothing starts after a cancel", f"{name} is due again")
-        if call == "reap" and before.expires is not None and old != now.state:
-            if before.expires >= self.db.clock.now():
-                raise Violation("only expired claims are reaped", name)
-        if call == "finish" and old != now.state:
-            self._finished(row.id, name, before, args)
+        if old != now.state:
+            self._ended(call, row.id, name, before, args)
 
     def _is_new(self, row: LaunchRow, name: str) -> None:
         slot = (row.job_id, row.scheduled_at, row.origin)
@@ -354,7 +352,13 @@ class Account:
         if before.state == now.state == "running" and before.claim != now.claim:
             raise Violation("a claim is not taken over", name)
 
-    def _finished(self, launch: UUID, name: str, before: Seen, args: tuple[Any, ...]) -> None:
+    def _ended(
+        self, call: str, launch: UUID, name: str, before: Seen, args: tuple[Any, ...]
+    ) -> None:
+        if call == "reap" and before.expires and before.expires >= self.db.clock.now():
+            raise Violation("only expired claims are reaped", name)
+        if call != "finish":
+            return
         ends = [e for e in args[0] if e.id == launch and e.claim == before.claim]
         if not ends:
             raise Violation("only the claim's result counts", name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from pytest import MonkeyPatch
+import pytest
 from tests.simulation import processes, servers
 from tests.simulation.plan import Event, History
 from tests.support import memory_store, memory_tables, memory_worker
@@ -21,7 +21,7 @@ from tickrail.core.ports import FenceReport
 from tickrail.core.states import State
 from tickrail.engine import deadletters, ownership, reaper, runs, takeover
 
-Plant = Callable[[MonkeyPatch], None]
+Plant = Callable[[pytest.MonkeyPatch], None]
 Needs = Callable[[Event], bool]
 
 
@@ -63,13 +63,13 @@ def happens(kind: str, **args: str) -> Needs:
 @contextmanager
 def planted(name: str) -> Iterator[Bug]:
     """With this bug."""
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         BUGS[name].plant(patch)
         yield BUGS[name]
 
 
 @bug()
-def _no_fence(patch: MonkeyPatch) -> None:
+def _no_fence(patch: pytest.MonkeyPatch) -> None:
     """The fence is left out."""
 
     def all_held(_db: Any, owned: Any, wanted: Any) -> Any:
@@ -79,7 +79,7 @@ def _no_fence(patch: MonkeyPatch) -> None:
 
 
 @bug(hits("mark_queued", "freeze"))
-def _mark_is_not_fenced(patch: MonkeyPatch) -> None:
+def _mark_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """The epoch is not compared at the mark."""
     right = memory_store.MemoryOwnerStore.mark_queued
 
@@ -91,7 +91,7 @@ def _mark_is_not_fenced(patch: MonkeyPatch) -> None:
 
 
 @bug(hits("renew", "stall"))
-def _trust_from_the_answer(patch: MonkeyPatch) -> None:
+def _trust_from_the_answer(patch: pytest.MonkeyPatch) -> None:
     """Trust is counted from the answer to a renewal, not from its sending."""
     right = ownership.Ownership._renew
 
@@ -106,25 +106,25 @@ def _trust_from_the_answer(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _a_late_answer_reopens(patch: MonkeyPatch) -> None:
+def _a_late_answer_reopens(patch: pytest.MonkeyPatch) -> None:
     """The trust window has no end of its own: only the coordinator's word ends it."""
     patch.setattr(ownership.TrustWindow, "valid", lambda _self, _now: True)
 
 
 @bug(happens("hang"))
-def _dead_loop_is_kept_alive(patch: MonkeyPatch) -> None:
+def _dead_loop_is_kept_alive(patch: pytest.MonkeyPatch) -> None:
     """The lease is renewed although the owner's loop hangs."""
     patch.setattr(processes.Scheduler, "healthy", lambda _self: True)
 
 
 @bug(happens("restore", server="etcd"))
-def _revisions_are_not_compared(patch: MonkeyPatch) -> None:
+def _revisions_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """An etcd whose revisions went back is believed."""
     patch.setattr(takeover.Takeover, "_went_back", lambda *_: False)
 
 
 @bug()
-def _commit_before_finish(patch: MonkeyPatch) -> None:
+def _commit_before_finish(patch: pytest.MonkeyPatch) -> None:
     """The offset is done when the run starts."""
     right = runs.Runs.start
 
@@ -136,7 +136,7 @@ def _commit_before_finish(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _offsets_pass_open_ones(patch: MonkeyPatch) -> None:
+def _offsets_pass_open_ones(patch: pytest.MonkeyPatch) -> None:
     """The highest offset that is done is committed, whatever is open below it."""
     right = offsets.OffsetTracker.done
 
@@ -150,16 +150,14 @@ def _offsets_pass_open_ones(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _claim_without_attempt(patch: MonkeyPatch) -> None:
+def _claim_without_attempt(patch: pytest.MonkeyPatch) -> None:
     """A claim does not compare the attempt."""
     right = memory_worker._why_not
-    patch.setattr(
-        memory_worker, "_why_not", lambda row, _asked, now: right(row, row.attempt, now)
-    )
+    patch.setattr(memory_worker, "_why_not", lambda row, _asked, now: right(row, row.attempt, now))
 
 
 @bug()
-def _claims_take_over(patch: MonkeyPatch) -> None:
+def _claims_take_over(patch: pytest.MonkeyPatch) -> None:
     """A running launch is claimed once more when its message comes again."""
     right = memory_worker._why_not
 
@@ -171,7 +169,7 @@ def _claims_take_over(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _finish_without_claim(patch: MonkeyPatch) -> None:
+def _finish_without_claim(patch: pytest.MonkeyPatch) -> None:
     """A result is written whoever holds the claim."""
     right = memory_worker.MemoryWorkerStore.finish
 
@@ -185,7 +183,7 @@ def _finish_without_claim(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _mark_without_attempt(patch: MonkeyPatch) -> None:
+def _mark_without_attempt(patch: pytest.MonkeyPatch) -> None:
     """The relay's mark does not look at the attempt."""
     right = memory_store.MemoryOwnerStore._to_mark
 
@@ -199,7 +197,7 @@ def _mark_without_attempt(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _mark_without_state(patch: MonkeyPatch) -> None:
+def _mark_without_state(patch: pytest.MonkeyPatch) -> None:
     """The relay's mark does not look at the state."""
     right = memory_store.MemoryOwnerStore._to_mark
 
@@ -213,7 +211,7 @@ def _mark_without_state(patch: MonkeyPatch) -> None:
 
 
 @bug(hits("decide", "stall"))
-def _reaper_ignores_expiry(patch: MonkeyPatch) -> None:
+def _reaper_ignores_expiry(patch: pytest.MonkeyPatch) -> None:
     """The reaper's update does not name the expiry that it saw."""
     right = memory_tables.MemoryDatabase.end_attempt
 
@@ -227,7 +225,7 @@ def _reaper_ignores_expiry(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _cancel_is_not_read(patch: MonkeyPatch) -> None:
+def _cancel_is_not_read(patch: pytest.MonkeyPatch) -> None:
     """A cancel that was asked for is not read where an attempt ends."""
     right = memory_tables.MemoryDatabase.end_attempt
 
@@ -245,13 +243,13 @@ def _cancel_is_not_read(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _released_too_early(patch: MonkeyPatch) -> None:
+def _released_too_early(patch: pytest.MonkeyPatch) -> None:
     """A held launch is released without another look at what is open."""
     patch.setattr(memory_store, "BUSY", frozenset({State.RUNNING}))
 
 
 @bug(happens("message", what="lose"))
-def _requeued_as_new_attempt(patch: MonkeyPatch) -> None:
+def _requeued_as_new_attempt(patch: pytest.MonkeyPatch) -> None:
     """A message that is thought lost is sent again under a new attempt number."""
     right = memory_store.MemoryOwnerStore.sweep
 
@@ -267,13 +265,13 @@ def _requeued_as_new_attempt(patch: MonkeyPatch) -> None:
 
 
 @bug(happens("message", what="lose"))
-def _nobody_looks_for_lost_messages(patch: MonkeyPatch) -> None:
+def _nobody_looks_for_lost_messages(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks for messages that were lost."""
     patch.setattr(memory_store, "_is_lost", lambda *_: False)
 
 
 @bug(hits("tick", "crash"))
-def _tick_in_two_transactions(patch: MonkeyPatch) -> None:
+def _tick_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
     """The tick moves the next run in one transaction and inserts the launch in another."""
     right = servers.SimOwnerStore.tick
 
@@ -284,7 +282,7 @@ def _tick_in_two_transactions(patch: MonkeyPatch) -> None:
         new = {i: rows.pop(i) for i in list(rows) if i not in known}
         if new:
             self._process.world.account.observe(self._process, "tick", (owned,), ticked)
-            self._sim.kernel.after(self._process, "tick", "db")
+            self._sim.kernel.after(self._process, "tick")
             self._db.launches.update(new)
         return ticked
 
@@ -292,7 +290,7 @@ def _tick_in_two_transactions(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _abandoned_is_tried_again(patch: MonkeyPatch) -> None:
+def _abandoned_is_tried_again(patch: pytest.MonkeyPatch) -> None:
     """An uncertain end is tried again although a doubled run is worse."""
     right = reaper.retry_verdict
 
@@ -304,7 +302,7 @@ def _abandoned_is_tried_again(patch: MonkeyPatch) -> None:
 
 
 @bug(happens("stop", process="w"))
-def _given_back_although_started(patch: MonkeyPatch) -> None:
+def _given_back_although_started(patch: pytest.MonkeyPatch) -> None:
     """A worker that stops gives a started run back although a doubled run is worse."""
     right = runs.give_back_verdict
 
@@ -315,7 +313,7 @@ def _given_back_although_started(patch: MonkeyPatch) -> None:
 
 
 @bug(hits("claim", "freeze"))
-def _started_after_the_claim(patch: MonkeyPatch) -> None:
+def _started_after_the_claim(patch: pytest.MonkeyPatch) -> None:
     """A run starts without a look at how old its claim is."""
     right = runs.Runs.start
 
@@ -328,13 +326,13 @@ def _started_after_the_claim(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _letters_are_forgotten(patch: MonkeyPatch) -> None:
+def _letters_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """The owner does not publish the dead letters that are owed."""
     patch.setattr(deadletters.OwedLetters, "run_once", lambda _self, _owned: 0)
 
 
 @bug(happens("cut", server="produce"))
-def _letters_are_settled_first(patch: MonkeyPatch) -> None:
+def _letters_are_settled_first(patch: pytest.MonkeyPatch) -> None:
     """A dead letter counts as published when it is handed over."""
     right = deadletters.LetterBox.post
 
@@ -346,7 +344,7 @@ def _letters_are_settled_first(patch: MonkeyPatch) -> None:
 
 
 @bug(happens("restore", server="db"))
-def _lost_raise_is_a_loss(patch: MonkeyPatch) -> None:
+def _lost_raise_is_a_loss(patch: pytest.MonkeyPatch) -> None:
     """A stored epoch that is lower than the owner's is not raised again."""
     right = ownership.Ownership.dropped
 
@@ -358,7 +356,7 @@ def _lost_raise_is_a_loss(patch: MonkeyPatch) -> None:
 
 
 @bug()
-def _released_while_owned(patch: MonkeyPatch) -> None:
+def _released_while_owned(patch: pytest.MonkeyPatch) -> None:
     """A partition that is handed over stays in use until its key is gone."""
     right = ownership.Session.owned
 
@@ -367,4 +365,3 @@ def _released_while_owned(patch: MonkeyPatch) -> None:
         return {**right(self), **leaving}
 
     patch.setattr(ownership.Session, "owned", owned)
-

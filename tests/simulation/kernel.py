@@ -1,4 +1,4 @@
-"""The one scheduler of a simulation: virtual time, processes with their loops, and the ports' faults.
+"""The one scheduler of a simulation: virtual time, loops of processes, and the ports' faults.
 
 Everything happens on one thread. A loop's turn is an ordinary call; where a port lets time pass,
 the turns of others run inside that call, before it returns. So what one process does between two
@@ -26,7 +26,7 @@ LOCAL = frozenset(("publish", "report", "consume", "commit"))
 OUTAGES = (UnavailableError, BusError, SetupError)
 
 
-class Killed(BaseException):  # noqa: N818 - no error of the program: its process ends here
+class Killed(BaseException):
     """Ends the turn of a process that was killed."""
 
 
@@ -226,7 +226,7 @@ class Kernel:
             self.say(process.name, call, f"{server} does not answer")
             raise UnavailableError(f"{server} does not answer")
 
-    def after(self, process: Process, call: str, server: str) -> None:
+    def after(self, process: Process, call: str) -> None:
         """A call has had its effect: its answer may be late, or be lost."""
         if process.name in self.faults:
             self._strike(process, call, "after")
@@ -276,7 +276,7 @@ def port(
             result = method(*args, **more)
             if observe is not None:
                 observe(process, name, args, result)
-            kernel.after(process, name, server)
+            kernel.after(process, name)
             return result
 
         return call

@@ -60,9 +60,7 @@ def history(seed: int) -> History:
     jobs = [_job(rng, n) for n in range(rng.randint(2, 5))]
     if rng.random() < 0.4:
         jobs.append(_completion(rng, len(jobs)))
-    made = History(
-        seed, schedulers, workers, rng.choice((0.0, 0.0, 0.02, 0.1)), jobs, []
-    )
+    made = History(seed, schedulers, workers, rng.choice((0.0, 0.0, 0.02, 0.1)), jobs, [])
     chooser = _Chooser(rng, made)
     for _ in range(rng.choice((1, 2, 2, 3, 4, 5, 6))):
         chooser.fault()
@@ -280,8 +278,13 @@ class _Chooser:
         """Somebody asks the API for something."""
         rng = self.rng
         at, job = rng.uniform(1.0, LENGTH - 2.0), rng.choice(self.jobs)
-        kind = rng.choice(("trigger", "trigger", "cancel", "cancel", "pause", "skip_next"))
-        if kind == "pause":
+        kind = rng.choice(
+            ("trigger", "trigger", "trigger", "cancel", "cancel", "cancel", "pause", "skip_next",
+             "skip_next", "delete", "suspend")
+        )  # fmt: skip
+        if kind == "suspend":
+            self.add(at, kind, seconds=rng.choice((2.0, 7.0)))
+        elif kind == "pause":
             self.add(at, kind, job=job, seconds=rng.choice((2.0, 6.0)),
                      catch_up=rng.choice(("none", "policy")))  # fmt: skip
         elif kind == "cancel":

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tests.simulation.kafka import SimConsumer, SimPublisher
 from tests.simulation.kernel import Process, SimClock, Task, port
-from tests.simulation.servers import SimConsumer, SimOwnerStore, SimPublisher
+from tests.simulation.servers import SimOwnerStore
 from tests.support.memory_coord import MemoryCoordinator
 from tests.support.memory_worker import MemoryWorkerStore
 from tests.support.stepped import PREFIX, QUEUE, WEIGHTS, route
 
 from tickrail.bus.codec import decode_launch, encode_dead_letter, encode_launch
 from tickrail.bus.topics import PRIORITIES, dlq_topic, launch_topic, retry_topic, work_topics
-from tickrail.core.execution import SUCCESS, Done, Outcome, Run
+from tickrail.core.execution import Done, Outcome, Run
 from tickrail.core.ids import LaunchId
 from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 GROUP = "workers"
+TOPICS = work_topics(PREFIX, QUEUE)
+LETTERS = dlq_topic(PREFIX, QUEUE)
 PARTITIONS = 3
 STUCK_AFTER = 8.0
 OWNER_CALLS = (
@@ -87,7 +90,7 @@ class Scheduler(Process):
             RelaySettings(PARTITIONS, outstanding=60),
         )  # fmt: skip
         box = LetterBox(
-            SimPublisher(world.bus, self), lambda q: dlq_topic(PREFIX, q), encode_dead_letter,
+            SimPublisher(world.bus, self), lambda _queue: LETTERS, encode_dead_letter,
             NO_METRICS,
         )  # fmt: skip
         self.reaper = Reaper(
@@ -123,7 +126,9 @@ class Scheduler(Process):
             kernel.now + self.rng.choice((0.0, 0.01, 0.4)), lambda: kernel.wake(self.keeping), self
         )
 
-    def _at_etcd(self, process: Process, call: str, args: tuple[object, ...], result: object) -> None:
+    def _at_etcd(
+        self, process: Process, call: str, args: tuple[object, ...], result: object
+    ) -> None:
         if call == "claim":
             key = result
             created = key.create_revision == self.world.etcd.revision  # type: ignore[attr-defined]
@@ -196,7 +201,7 @@ class Worker(Process):
         )
         self.consumer = SimConsumer(world.bus, GROUP, self, account.committed)
         box = LetterBox(
-            SimPublisher(world.bus, self), lambda q: dlq_topic(PREFIX, q), encode_dead_letter,
+            SimPublisher(world.bus, self), lambda _queue: LETTERS, encode_dead_letter,
             NO_METRICS,
         )  # fmt: skip
         self.executor = SimExecutor(self)
@@ -221,9 +226,7 @@ class Worker(Process):
             self.runs,
             self.clock,
             NO_METRICS,
-            IntakeSettings(
-                name, work_topics(PREFIX, QUEUE), concurrency=4, weights=weights, window=20
-            ),
+            IntakeSettings(name, TOPICS, concurrency=4, weights=weights, window=20),
             decode=decode_launch,
             bury=_nothing_is_buried,
         )

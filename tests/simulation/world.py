@@ -8,34 +8,35 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from tests.simulation.account import DEAD, Account, Violation
 from tests.simulation.ending import check_slots
-from tests.simulation.kernel import OUTAGES, Fault, Kernel, Killed, Process, SimClock
-from tests.simulation.plan import LENGTH, Event, History
-from tests.simulation.processes import PARTITIONS, Scheduler, Worker
-from tests.simulation.servers import Fate, SimBus, SimDatabase, SimEtcd
+from tests.simulation.happenings import Happenings
+from tests.simulation.kafka import SimBus
+from tests.simulation.kernel import Kernel, Process, SimClock
+from tests.simulation.plan import LENGTH, History
+from tests.simulation.processes import LETTERS, PARTITIONS, TOPICS, Scheduler, Worker
+from tests.simulation.servers import SimDatabase, SimEtcd
 from tests.support.clock import START
 from tests.support.memory_api import Extra
 from tests.support.memory_tables import BackfillRow, JobRow
-from tests.support.stepped import PREFIX, QUEUE, TENANT
+from tests.support.stepped import TENANT
 
-from tickrail.bus.topics import dlq_topic, work_topics
 from tickrail.core.backfill import Backfill, BackfillOrder, Existing
 from tickrail.core.definition import Definition, parse_definition
-from tickrail.core.errors import TickrailError
 from tickrail.core.execution import SUCCESS, Outcome, Run
 from tickrail.core.ids import Epoch, JobId, Partition
 from tickrail.core.plan import first_due
 from tickrail.core.ports import CalendarText
 from tickrail.engine import launches as launches_module
 from tickrail.engine.job_rules import JobRules
+from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
 from tickrail.engine.pauses import Pauses
 from tickrail.engine.tick import PlanCache
@@ -44,8 +45,6 @@ CREATED = START - timedelta(seconds=1)
 RECOVERY = 90.0
 """So long after the repair everything that is due must be launched again, in seconds."""
 DRAIN = 400.0
-TOPICS = work_topics(PREFIX, QUEUE)
-LETTERS = dlq_topic(PREFIX, QUEUE)
 REST = {"windows": [{"from": "10:00:12", "to": "10:00:19"}]}
 _PLANS = PlanCache()
 
@@ -124,6 +123,7 @@ class World:
         self.api = Process("api", self.db.clock, self.rng("api"))
         self.client = Launches(self.db.clock)
         self.pauses = Pauses(JobRules(PARTITIONS))
+        self.editor = Jobs(JobRules(PARTITIONS), self.db.clock)
         self._wakes = 0
         self.db.calendars[TENANT, "rest"] = CalendarText(1, json.dumps(REST))
         self.db.api.calendar_times["rest"] = (CREATED, CREATED)
@@ -267,6 +267,7 @@ class World:
         for server in kernel.down:
             kernel.down[server] = False
         self.db.locked_jobs.clear()
+        self.db.suspended.clear()
         for topic in (*TOPICS, LETTERS):
             self.bus.create(topic, PARTITIONS)
         for one in self.processes.values():
@@ -338,167 +339,3 @@ def share_plans(part: Any) -> None:
         for cache in ("_cache", "_plans"):
             if hasattr(reader, cache):
                 setattr(reader, cache, _PLANS)
-
-
-class Happenings:
-    """The events of a history."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.kernel = world.kernel
-
-    def plan(self, event: Event) -> None:
-        """Have it happen at its time."""
-        kernel = self.kernel
-        if event.kind == "call":
-            kernel.faults.setdefault(event.args["process"], []).append(
-                Fault(event.at, **event.args)
-            )
-        elif event.kind == "message":
-            self.world.bus.fates.append(Fate(event.at, **event.args))
-        elif event.kind == "restore":
-            self._plan_restore(event)
-        else:
-
-            def happens() -> None:
-                kernel.say("", f"!! {event.kind}", event.args)
-                kernel.done.append(event.kind)
-                with suppress(Killed):
-                    getattr(self, event.kind)(**event.args)
-
-            kernel.at(event.at, happens)
-
-    def _plan_restore(self, event: Event) -> None:
-        kernel, world = self.kernel, self.world
-        server, lost = event.args["server"], event.args["lost"]
-        target = world.db if server == "db" else world.etcd
-        kept: list[Any] = []
-
-        def restore() -> None:
-            kernel.say("", "!! restore", event.args)
-            kernel.done.append(f"{server} restored")
-            if server == "db":
-                world.db.restore(kept[0])
-                world.account.restored()
-            else:
-                world.account.leases_were_taken = True
-                world.etcd.put_back(kept[0])
-
-        kernel.at(max(0.0, event.at - lost), lambda: kept.append(target.save()))
-        kernel.at(event.at, restore)
-
-    def _life(self, process: str) -> Any:
-        return self.world.processes[process]
-
-    def crash(self, process: str) -> None:
-        self.kernel.kill(self._life(process))
-
-    def freeze(self, process: str, seconds: float) -> None:
-        self._life(process).frozen_until = self.kernel.now + seconds
-
-    def stop(self, process: str) -> None:
-        one = self._life(process)
-        if not one.alive:
-            return
-        try:
-            done = one.stop()
-        except OUTAGES:
-            done = True
-        if done:
-            self.kernel.kill(one)
-        else:
-            self.kernel.at(self.kernel.now + 0.1, lambda: self.stop(process), one)
-
-    def hang(self, process: str) -> None:
-        one = self._life(process)
-        one.owning.stuck, one.owning.began = True, self.kernel.now
-
-    def down(self, server: str, seconds: float) -> None:
-        self.kernel.down[server] = self.kernel.troubled = True
-
-        def up() -> None:
-            self.kernel.down[server] = False
-
-        self.kernel.at(self.kernel.now + seconds, up)
-
-    def cut(self, process: str, server: str, seconds: float) -> None:
-        self.kernel.troubled = True
-        self._life(process).cut_until[server] = self.kernel.now + seconds
-
-    def revoke(self, process: str) -> None:
-        session = self._life(process).ownership._session
-        if session is not None:
-            self.world.account.leases_were_taken = True
-            self.world.etcd.end_lease(session.lease)
-
-    def clock(self, who: str, seconds: float) -> None:
-        if who == "db":
-            self.world.account.database_clock_moved = True
-            self.world.db.clock.ahead += seconds
-        else:
-            self._life(who).clock.ahead += seconds
-
-    def throw_out(self, process: str) -> None:
-        consumer = self._life(process).consumer
-        if not consumer.closed and consumer.topics:
-            consumer.throw_out()
-
-    def empty(self, topic: int) -> None:
-        self.world.bus.empty(TOPICS[topic])
-
-    def recreate(self, topic: int) -> None:
-        bus, name = self.world.bus, TOPICS[topic]
-        bus.delete(name)
-        bus.version += 1
-        self.world.account.topic_gone(name)
-
-        def again() -> None:
-            bus.create(name, PARTITIONS)
-            bus.version += 1
-
-        self.kernel.at(self.kernel.now + 2.5, again)
-
-    def locked(self, job: str, seconds: float) -> None:
-        locked, row = self.world.db.locked_jobs, self.world.jobs[job]
-        locked.add(row)
-        self.kernel.at(self.kernel.now + seconds, lambda: locked.discard(row))
-
-    # --- the API ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def _request(self) -> Iterator[Any]:
-        world = self.world
-        if self.kernel.down["db"]:
-            return
-        with suppress(TickrailError), world.db.api.transaction() as tx:
-            yield tx
-        world.account.observe(world.api, "api", (), None)
-        world._notify()
-
-    def trigger(self, job: str) -> None:
-        with suppress(RuntimeError), self._request() as tx:
-            self.world.client.trigger(tx, job, {})
-
-    def cancel(self, job: str, state: str) -> None:
-        world = self.world
-        with suppress(RuntimeError), self._request() as tx:
-            rows = [r for r in world.db.of_job(world.jobs[job]) if r.state.value == state]
-            for row in rows[:1]:
-                world.db.cancel(row, tx.now)
-                world.db.wakes += 1
-
-    def pause(self, job: str, seconds: float, catch_up: str) -> None:
-        with suppress(RuntimeError), self._request() as tx:
-            self.world.pauses.pause(tx, job, {})
-
-        def resume() -> None:
-            with suppress(RuntimeError), self._request() as tx:
-                self.world.pauses.resume(tx, job, {"catch_up": catch_up})
-
-        self.kernel.at(self.kernel.now + seconds, resume)
-
-    def skip_next(self, job: str) -> None:
-        with suppress(RuntimeError), self._request() as tx:
-            self.world.pauses.skip_next(tx, job, {"n": 1})
-
-
