@@ -1,0 +1,117 @@
+"""The edges of walking and showing: the second at which a pass begins, the ends of a count."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import product
+from uuid import UUID
+
+import pytest
+from tests.support.schedules import at, cron, days, schedule
+
+from tickrail.core.cron import CronExpression
+from tickrail.core.recurrence import walker_of
+from tickrail.core.schedule import (
+    Cron,
+    Fold,
+    Gap,
+    describe,
+    latest_at_or_before,
+    matches,
+    next_after,
+    upcoming,
+)
+from tickrail.core.zones import EPOCH
+
+SECOND = timedelta(seconds=1)
+BERLIN = "Europe/Berlin"
+
+
+def test_the_hash_is_fixed_by_vectors() -> None:
+    """Part of the format: another version must not move the jobs that use `H`."""
+    found = []
+    for n in (1, 2):
+        e = CronExpression.parse("H H H H H H", hash_key=UUID(int=n))
+        masks = (e.seconds, e.minutes, e.hours, e.days.mask, e.months, e.weekdays.mask)
+        found.append([mask.bit_length() - 1 for mask in masks])
+    assert found == [[50, 45, 11, 13, 5, 4], [16, 22, 7, 15, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        (BERLIN, "2026-03-29T01:00Z"),
+        (BERLIN, "2026-10-25T01:00Z"),
+        ("Australia/Lord_Howe", "2026-10-03T15:30Z"),
+        ("Australia/Lord_Howe", "2026-04-04T15:00Z"),
+        ("Antarctica/Troll", "2026-03-29T01:00Z"),
+    ],
+)
+@pytest.mark.parametrize("expression", ["*/10 * * * *", "0,10,30 1-3 * * *", "45 1,2,3 * * *"])
+def test_a_count_is_the_length_of_the_walk(zone: str, change: str, expression: str) -> None:
+    """For windows that begin and end at, beside and between the edges of a change."""
+    edges = [at(change) + timedelta(minutes=m) for m in (-130, -60, -20, 0, 10, 30, 45, 70, 130)]
+    edges = [e + n * SECOND for e, n in product(edges, (-1, 0, 1))]
+    for gap, fold in product(Gap, Fold):
+        s = Cron(expression, zone, gap, fold)
+        walker, slots, found = walker_of(s), [], edges[0]
+        while found <= edges[-1]:
+            following = next_after(s, found)
+            assert following is not None
+            slots.append(following)
+            found = following
+        for low, high in product(edges, edges):
+            inside = sum(low < slot <= high for slot in slots)
+            counted = walker.count(int(low.timestamp()), int(high.timestamp()))
+            assert counted == inside, (gap, fold, low, high)
+
+
+def test_which_pass_changes_with_the_second() -> None:
+    s = cron("* * * * * *", BERLIN)
+    change = at("2026-10-25T01:00Z")
+    for seconds, note in (
+        (-3601, ()),
+        (-3600, ("first_pass",)),
+        (-1, ("first_pass",)),
+        (0, ("second_pass",)),
+        (3599, ("second_pass",)),
+        (3600, ()),
+    ):
+        assert describe(s, change + seconds * SECOND).notes == note
+
+
+def test_a_combination_is_described_by_the_part_that_is_due() -> None:
+    gap = {"cron": "30 2 * * *", "time_zone": BERLIN}
+    other = {"cron": "45 11 * * *", "time_zone": "Asia/Tokyo"}
+    for parts in ([gap, other], [other, gap]):
+        moved, tokyo = upcoming(schedule({"any_of": parts}), at("2026-03-28T12:00Z"), 2)
+        assert (moved.local, moved.notes) == ("2026-03-29T03:00:00+02:00", ("moved_by_gap",))
+        assert (tokyo.local, tokyo.notes) == ("2026-03-29T11:45:00+09:00", ())
+
+
+def test_a_stand_in_may_lie_in_a_repeat_and_its_first_note_is_that_it_moved() -> None:
+    """Nothing of the kind is in the zone data; a fraction is shown all the same."""
+    (slot,) = upcoming(schedule({"at": "2026-03-29T02:30:00.25", "time_zone": BERLIN}), EPOCH, 1)
+    assert slot.notes == ("moved_by_gap",)
+    (slot,) = upcoming(schedule({"at": "2026-04-29T02:30:00.25", "time_zone": BERLIN}), EPOCH, 1)
+    assert (slot.local, slot.notes) == ("2026-04-29T02:30:00.250000+02:00", ())
+
+
+def test_an_instant_with_a_fraction_is_no_slot_of_a_cron() -> None:
+    s = cron("* * * * * *")
+    assert isinstance(s, Cron)
+    assert matches(s, at("2026-01-01T00:00:01Z"))
+    assert not matches(s, at("2026-01-01T00:00:01.000001Z"))
+    assert not matches(cron("0 0 * * *"), at("2026-01-01T00:00:01Z"))  # type: ignore[arg-type]
+
+
+def test_the_latest_of_none() -> None:
+    s = cron("0 0 1 1 *")
+    assert latest_at_or_before(s, at("2026-03-01T00:00Z"), at("2026-02-01T00:00Z")) is None
+    assert latest_at_or_before(s, at("2028-03-01T00:00Z"), at("2025-02-01T00:00Z")) == at(
+        "2028-01-01T00:00Z"
+    )
+
+
+def test_the_second_on_a_saturday_has_the_first() -> None:
+    assert days(cron("0 0 2W 5 *"), at("2026-01-01T00:00Z"), 1) == ["2026-05-01"]
