@@ -36,6 +36,7 @@ class Bus:
     """One adapter, ready for use."""
 
     create: Callable[[str], None]
+    delete: Callable[[str], None]
     publisher: Callable[[], Publisher]
     consumer: Callable[[str], Consumer]
     prefix: str
@@ -55,6 +56,7 @@ def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
         memory = MemoryBus()
         yield Bus(
             create=lambda topic: memory.create(topic, PARTITIONS),
+            delete=memory.delete,
             publisher=lambda: MemoryPublisher(memory),
             consumer=lambda group: MemoryConsumer(memory, group),
             prefix="m",
@@ -68,8 +70,13 @@ def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
     def create(topic: str) -> None:
         assert topics.ensure([topic], PARTITIONS) == [topic]
 
+    def delete(topic: str) -> None:
+        topics.delete([topic])
+        until(lambda: topics.partitions([topic])[topic] == 0)
+
     yield Bus(
         create=create,
+        delete=delete,
         publisher=lambda: KafkaPublisher(settings, CLOCK),
         consumer=lambda group: LaunchConsumer(
             KafkaSettings(
@@ -309,6 +316,33 @@ def test_a_pause_does_not_outlive_the_assignment(bus: Bus, topic: str) -> None:
         send(bus, topic, [b"x"], partition=a.partition)
     assert {r.partition for r in gather(first, bus.moved)} == {a.partition for a in again}
     first.close()
+
+
+def test_a_topic_made_anew_unnoticed_is_read_under_a_new_assignment(bus: Bus, topic: str) -> None:
+    send(bus, topic, [b"1", b"2", b"3"])
+    consumer, listener = member(bus, topic)
+    records = gather(consumer, 3)
+    old = records[-1].generation
+    bus.delete(topic)
+    bus.create(topic)
+    listener.heard.clear()
+    send(bus, topic, [b"new"])
+    (new,) = gather(consumer, 1)
+    assert (new.value, new.offset) == (b"new", 0)
+    assert new.generation != old
+    assert Assignment(topic, 0, old) not in consumer.assignments
+    assert Assignment(topic, 0, new.generation) in consumer.assignments
+    told = [
+        kind for kind, partitions in listener.heard if (topic, 0) in {p[:2] for p in partitions}
+    ]
+    assert told in (["lost", "assigned"], ["revoked", "assigned"])
+    consumer.commit([after(records[-1])])  # of the old topic: it must not hide what comes
+    consumer.commit([after(new)])
+    consumer.close()
+    send(bus, topic, [b"2"])
+    other, _ = member(bus, topic)
+    assert [r.value for r in gather(other, 1)] == [b"2"]
+    other.close()
 
 
 def test_a_consumer_belongs_to_one_thread(bus: Bus, topic: str) -> None:

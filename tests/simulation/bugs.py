@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.simulation import processes, servers
+from tests.simulation import kafka, processes, servers
 from tests.simulation.plan import Event, History
 from tests.support import memory_store, memory_tables, memory_worker
 
@@ -268,6 +268,18 @@ def _requeued_as_new_attempt(patch: pytest.MonkeyPatch) -> None:
 def _nobody_looks_for_lost_messages(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks for messages that were lost."""
     patch.setattr(memory_store, "_is_lost", lambda *_: False)
+
+
+@bug(happens("anew"))
+def _offsets_never_begin_again(patch: pytest.MonkeyPatch) -> None:
+    """Offsets of a topic that was made anew are taken for ones that were read already."""
+
+    def goes_on(self: Any) -> None:
+        for place, at in self._next.items():
+            if at > len(self._log(place)):
+                self._next[place] = 0
+
+    patch.setattr(kafka.SimConsumer, "_begin_anew", goes_on)
 
 
 @bug(hits("tick", "crash"))

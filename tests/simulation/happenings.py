@@ -136,6 +136,12 @@ class Happenings:
 
         self.kernel.at(self.kernel.now + 2.5, again)
 
+    def anew(self, topic: int) -> None:
+        name = TOPICS[topic]
+        if name in self.world.bus.logs:
+            self.world.bus.make_anew(name)
+            self.world.account.topic_gone(name)
+
     def locked(self, job: str, seconds: float) -> None:
         locked, row = self.world.db.locked_jobs, self.world.jobs[job]
         locked.add(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ class SimBus(MemoryBus):
         super().__init__()
         self.kernel = kernel
         self.version = 0
+        self.births: Counter[str] = Counter()
         self.letters = letters
         self.fates: list[Fate] = []
         self.arrived: Callable[[str, int, int, Stored], None] = lambda *_: None
@@ -93,6 +95,15 @@ class SimBus(MemoryBus):
                 self.kernel.done.append("unsure")
                 return True
         return False
+
+    def make_anew(self, topic: str) -> None:
+        """The topic is deleted and made again; no rebalance tells of it."""
+        partitions = len(self.logs[topic])
+        positions = {k: v for k, v in self.committed.items() if k[1] == topic}
+        self.delete(topic)
+        self.create(topic, partitions)
+        self.committed |= positions
+        self.births[topic] += 1
 
     def empty(self, topic: str) -> None:
         """Every message of a topic is gone; offsets go on."""
@@ -233,6 +244,7 @@ class SimConsumer(MemoryConsumer):
         self._sim = bus
         self._seen = -1
         self._on_commit = committed
+        self._births: Counter[str] = Counter()
 
     def throw_out(self) -> None:
         self._sim.version += 1
@@ -246,13 +258,13 @@ class SimConsumer(MemoryConsumer):
             return []
         if self._seen != bus.version:
             self._rejoin()
+        self._births = Counter(bus.births)
+        self._begin_anew()
         records: list[Record] = []
         for place, generation in self._held.items():
             if place in self._paused:
                 continue
             log, at = self._log(place), self._next[place]
-            if at > len(log):
-                at = 0
             while at < len(log) and len(records) < max_messages:
                 message = log[at]
                 if message is not None:
@@ -276,6 +288,8 @@ class SimConsumer(MemoryConsumer):
         given = [p for p in positions if p.topic in bus.logs]
         bus.kernel.before(self.process, "commit", "local")
         super().commit(given)
+        # What is committed for a topic that is no more says nothing about the present one.
+        given = [p for p in given if self._births[p.topic] == bus.births[p.topic]]
         for topic, partition, generation, offset in given:
             if self._held.get((topic, partition)) == generation:
                 self._on_commit(self.process, topic, partition, offset)

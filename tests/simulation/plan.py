@@ -260,7 +260,7 @@ class _Chooser:
 
     def _group(self, at: float) -> None:
         rng = self.rng
-        kind = rng.choice(("throw_out", "throw_out", "empty", "recreate"))
+        kind = rng.choice(("throw_out", "throw_out", "empty", "recreate", "anew"))
         if kind == "throw_out":
             self.add(at, kind, process=rng.choice(self.workers))
         else:

@@ -180,12 +180,12 @@ class MemoryConsumer:
         with self._bus.changed:
             self._bus.changed.wait_for(self._has_records, timeout)
         self._rebalance()
+        self._begin_anew()
         records: list[Record] = []
         for place, generation in self._held.items():
             if place in self._paused or self._bus.down:
                 continue
-            log = self._log(place)
-            start = self._next[place] if self._next[place] <= len(log) else 0
+            log, start = self._log(place), self._next[place]
             for offset in range(start, min(len(log), start + max_messages - len(records))):
                 records.append(Record(*place, offset, log[offset].value, generation))
                 self._next[place] = offset + 1
@@ -234,13 +234,24 @@ class MemoryConsumer:
         parts = self._bus.logs.get(place[0], [])
         return parts[place[1]] if place[1] < len(parts) else []
 
+    def _begin_anew(self) -> None:
+        """Topics that were made anew without a rebalance: their offsets begin again."""
+        assert self._listener is not None
+        for place in [p for p, at in self._next.items() if at > len(self._log(p)) > 0]:
+            gone = Assignment(*place, self._held[place])
+            self._generation += 1
+            self._held[place], self._next[place] = self._generation, 0
+            self._paused.discard(place)
+            self._listener.lost([gone])
+            self._listener.assigned([Assignment(*place, self._generation)])
+
     def _has_records(self) -> bool:
         return (
             self._lost
             or bool(self._going())
             or bool(self._coming())
             or any(
-                self._next[p] < len(self._log(p)) and not self._bus.down
+                self._next[p] != len(self._log(p)) > 0 and not self._bus.down
                 for p in self._held
                 if p not in self._paused
             )

@@ -48,6 +48,7 @@ class LaunchConsumer:
         self._listener: RebalanceListener | None = None
         self._generations: dict[Place, int] = {}
         self._last_generation = 0
+        self._read: dict[Place, int] = {}  # the highest offset that was handed out
         self._paused: set[Place] = set()
         self._uncommitted: dict[Place, int] = {}  # asked for, and not confirmed
         self._commit_again: float | None = None
@@ -180,15 +181,32 @@ class LaunchConsumer:
                 self._note(error, topic)
                 continue
             partition = message.partition() or 0
-            generation = held.get((topic, partition))
-            if generation is None:
+            place = (topic, partition)
+            if place not in held:
                 continue
             if topic in troubles:
                 del troubles[topic]
-            records.append(
-                Record(topic, partition, message.offset() or 0, message.value() or b"", generation)
-            )
+            offset = message.offset() or 0
+            if offset <= self._read.get(place, -1):
+                self._begin_anew(place)
+            self._read[place] = offset
+            records.append(Record(topic, partition, offset, message.value() or b"", held[place]))
         return records
+
+    def _begin_anew(self, place: Place) -> None:
+        """A topic that was deleted and made again: its offsets begin again, and Kafka is silent.
+
+        What is known of the old ones holds no longer, so the assignment is another one.
+        """
+        _log.warning("offsets begin again", topic=place[0], partition=place[1])
+        gone = Assignment(*place, self._generations[place])
+        self._resume([p for p in [place] if p in self._paused])
+        self._forget([place])
+        self._last_generation += 1
+        self._generations[place] = self._last_generation
+        if self._listener is not None:
+            self._listener.lost([gone])
+            self._listener.assigned([Assignment(*place, self._last_generation)])
 
     def _note(self, error: KafkaError, topic: str) -> None:
         known = bus_error(error, topic)
@@ -261,6 +279,7 @@ class LaunchConsumer:
     def _forget(self, places: Iterable[Place]) -> None:
         for place in places:
             self._generations.pop(place, None)
+            self._read.pop(place, None)
             self._uncommitted.pop(place, None)
             self._paused.discard(place)
 

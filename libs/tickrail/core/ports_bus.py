@@ -156,8 +156,9 @@ class Consumer(Protocol):
     """Reads messages as a member of a group; one thread makes every call.
 
     A group that has no position starts at the earliest message. Records of one partition come in
-    the order of their offsets; offsets may leave gaps. Polling must go on while work runs: it is
-    what keeps the membership, also when every partition is paused.
+    the order of their offsets; offsets may leave gaps. Where they begin again, since the topic was
+    deleted and made anew, so does the assignment: `lost`, then `assigned`. Polling must go on while
+    work runs: it is what keeps the membership, also when every partition is paused.
     """
 
     def subscribe(self, topics: Sequence[str], listener: RebalanceListener) -> None:

@@ -238,6 +238,25 @@ def test_d03_nothing_is_committed_for_what_was_revoked() -> None:
         assert place[2] in {a.partition for a in held}, (place, offset)
 
 
+def test_messages_of_a_topic_that_was_made_anew_are_taken_though_their_offsets_begin_again() -> (
+    None
+):
+    world = Stepped()
+    worker = world.worker()
+    worker.executor.answer = lambda _run: SUCCESS
+    worker.take()
+    crowd(world, 3)
+    worker.work()
+    assert worker.done_offset(NORMAL) == 3
+    partitions = len(world.bus.logs[NORMAL])
+    world.bus.delete(NORMAL)  # and no rebalance tells of it
+    world.bus.create(NORMAL, partitions)
+    (launch,) = crowd(world, 1)
+    worker.work()
+    assert world.row(launch).state is State.SUCCEEDED
+    assert worker.done_offset(NORMAL) == 1
+
+
 def _moves_to_the_second(world: Stepped) -> set[tuple[str, int]]:
     topics = (HIGH, NORMAL, LOW, RETRY)
     assert world.bus.members[GROUP]
