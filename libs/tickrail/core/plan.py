@@ -230,8 +230,12 @@ def plan_resume(plan: Plan, s: Situation, now: datetime) -> Decision:
 
 
 def plan_completion(plan: Plan, s: Situation, ended_at: datetime) -> Decision:
-    """The launch that a job awaited has ended: its next slot is measured from there."""
-    return Decision(wake_at=first_due(plan, s.job, ended_at), last_slot=s.last_slot)
+    """The launch that a job awaited has ended: its next slot is measured from there.
+
+    By a clock that went back it may have ended before its slot; the next slot comes after that one.
+    """
+    after = ended_at if s.last_slot is None else max(ended_at, s.last_slot)
+    return Decision(wake_at=first_due(plan, s.job, after), last_slot=s.last_slot)
 
 
 def slot_waited_for(table: Timetable, plan: Plan, due_at: datetime) -> datetime:

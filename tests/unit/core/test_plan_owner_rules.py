@@ -195,6 +195,13 @@ def test_an_interval_from_the_end_that_launches_nothing_goes_on_from_now() -> No
     assert (waits.launches, waits.awaits, waits.wake_at) == ((), True, None)
 
 
+def test_an_interval_from_an_end_before_its_slot_as_a_clock_that_went_back_says() -> None:
+    slot = at("2026-01-01T10:00:00")
+    awaited = replace(due(AFTER_END, "2026-01-01T09:00:00"), last_slot=slot)
+    measured = plan_completion(AFTER_END, awaited, at("2026-01-01T09:20:00"))
+    assert measured.wake_at == slot + timedelta(minutes=20), "no slot twice, none before it"
+
+
 def test_an_interval_from_the_end_ends_with_its_bounds() -> None:
     plan = replace(AFTER_END, max_launches=1)
     decision = plan_job(plan, due(plan, "2026-01-01T09:00:00"), at("2026-01-01T10:00:00"))
