@@ -159,3 +159,24 @@ def test_the_end_of_an_awaited_launch_keeps_the_last_slot() -> None:
     decision = plan_completion(jittered, Situation(JOB, TEN, last_slot=last), TEN)
     assert decision.last_slot == last
     assert decision.wake_at == first_due(jittered, JOB, TEN)
+
+
+def test_a_launch_is_due_at_its_slot_and_its_place_in_the_jitter() -> None:
+    plan = replace(MINUTELY, schedule=Cron("0 * * * *"), jitter=timedelta(minutes=30))
+    due = TEN + spread(plan, JOB, TEN)
+    s = waiting(plan, TEN - SECOND)
+    assert s.due_at == due > TEN
+    early = plan_job(plan, s, due - SECOND)
+    assert (minutes(early), early.wake_at) == ([], due)
+    decision = plan_job(plan, s, due)
+    assert [(x.scheduled_at, x.due_at) for x in decision.launches] == [(TEN, due)]
+    assert decision.last_slot == TEN
+
+
+def test_what_is_caught_up_is_buffered_within_the_bound() -> None:
+    rules = Misfire(MisfirePolicy.FIRE_ALL, SECOND, max_count=10_000, max_age=timedelta(days=9))
+    plan = replace(MINUTELY, overlap=Overlap.BUFFER_ALL, misfire=rules)
+    s = waiting(plan, TEN, open_launches=901, held=900)
+    decision = plan_job(plan, s, TEN + timedelta(minutes=300))
+    assert len(decision.launches) == 100
+    assert sum(run.count for run in decision.skipped if run.reason.value == "overlap") == 200
