@@ -10,7 +10,7 @@ import pytest
 from tests.support.schedules import at, cron, days, schedule
 
 from tickrail.core.cron import CronExpression
-from tickrail.core.recurrence import walker_of
+from tickrail.core.recurrence import WALK_LIMIT, walker_of
 from tickrail.core.schedule import (
     Cron,
     Fold,
@@ -18,6 +18,7 @@ from tickrail.core.schedule import (
     describe,
     latest_at_or_before,
     matches,
+    missed,
     next_after,
     upcoming,
 )
@@ -115,3 +116,19 @@ def test_the_latest_of_none() -> None:
 
 def test_the_second_on_a_saturday_has_the_first() -> None:
     assert days(cron("0 0 2W 5 *"), at("2026-01-01T00:00Z"), 1) == ["2026-05-01"]
+
+
+def test_a_combination_of_more_slots_than_are_walked_is_counted_by_its_parts() -> None:
+    """Beyond the limit slots that parts share may be counted twice, and it says so."""
+    parts = [{"cron": "* * * * * *"}, {"cron": "30 * * * * *"}, {"cron": "0 0 1 1 *"}]
+    s = schedule({"any_of": parts})
+    low = at("2026-03-01T00:00Z")
+    for seconds, exact in ((WALK_LIMIT, True), (WALK_LIMIT + 1, False)):
+        high = low + seconds * SECOND
+        found = missed(s, low, high, 3)
+        assert found is not None
+        assert found.exact is exact
+        shared = 0 if exact else seconds // 60 + (seconds % 60 >= 30)
+        assert found.count == seconds + shared
+        assert list(found.oldest) == [low + n * SECOND for n in (1, 2, 3)]
+        assert list(found.newest) == [high - n * SECOND for n in (2, 1, 0)]
