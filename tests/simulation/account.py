@@ -100,6 +100,7 @@ class Account:
         self._refused: set[tuple[UUID, int]] = set()
         self._extended: set[int] = set()
         self._highest: dict[UUID, int] = {}
+        self._numbers: set[int] = set()
         self._starts: dict[UUID, list[int]] = defaultdict(list)
         self._certain: set[int] = set()
         self._excused: set[UUID] = set()
@@ -190,12 +191,14 @@ class Account:
 
     def _granted(self, process: Process, launch: UUID, claim: int) -> None:
         self.kernel.say(process.name, "claimed", self._name(launch), claim)
-        highest = self._highest.get(launch, -1)
-        if claim <= highest:
-            if launch not in self._excused:
-                raise Violation("claims grow", f"{self._name(launch)}: {claim} after {highest}")
-            self.counts["claim number repeated after a restore"] += 1
-        self._highest[launch] = max(claim, highest)
+        if claim in self._numbers:
+            raise Violation("claims grow", f"{self._name(launch)}: {claim} once more")
+        if claim <= self._highest.get(launch, -1):
+            raise Violation(
+                "claims grow", f"{self._name(launch)}: {claim} after {self._highest[launch]}"
+            )
+        self._numbers.add(claim)
+        self._highest[launch] = claim
 
     def committed(self, process: Process, topic: str, partition: int, offset: int) -> None:
         """The group's position was stored."""
@@ -249,7 +252,7 @@ class Account:
         ) and not known:  # fmt: skip
             raise Violation("no start without a live claim", f"{name} is {row.state}")
         earlier = self._starts[run.launch_id]
-        if run.claim in earlier and run.launch_id not in self._excused:
+        if run.claim in earlier:
             raise Violation("a claim starts one run", name)
         if row is not None and not row.rerun and not known:
             for claim in earlier:
@@ -393,6 +396,8 @@ class Account:
             for k, b in self.db.backfills.items()
         }
         self._fence.update({int(p): int(e) for p, e in self.db.fence.epochs.items()})
+        # Where etcd goes back too, nobody is left who knows of the later epochs.
+        self._raised_by = {k: o for k, o in self._raised_by.items() if k[1] <= self._fence[k[0]]}
 
     def _name(self, launch: UUID) -> str:
         row = self.db.launches.get(launch)  # type: ignore[call-overload]

@@ -156,6 +156,12 @@ def _claim_without_attempt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_worker, "_why_not", lambda row, _asked, now: right(row, row.attempt, now))
 
 
+@bug(happens("restore", server="db"))
+def _claim_numbers_come_again(patch: pytest.MonkeyPatch) -> None:
+    """Claim numbers that a failover lost are given again."""
+    patch.setattr(servers.SimWorkerStore, "move_claims", lambda _self: None)
+
+
 @bug()
 def _claims_take_over(patch: pytest.MonkeyPatch) -> None:
     """A running launch is claimed once more when its message comes again."""

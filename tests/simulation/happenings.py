@@ -128,6 +128,7 @@ class Happenings:
         bus, name = self.world.bus, TOPICS[topic]
         bus.delete(name)
         bus.version += 1
+        bus.births[name] += 1
         self.world.account.topic_gone(name)
 
         def again() -> None:

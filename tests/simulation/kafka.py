@@ -99,10 +99,8 @@ class SimBus(MemoryBus):
     def make_anew(self, topic: str) -> None:
         """The topic is deleted and made again; no rebalance tells of it."""
         partitions = len(self.logs[topic])
-        positions = {k: v for k, v in self.committed.items() if k[1] == topic}
         self.delete(topic)
         self.create(topic, partitions)
-        self.committed |= positions
         self.births[topic] += 1
 
     def empty(self, topic: str) -> None:
@@ -244,7 +242,7 @@ class SimConsumer(MemoryConsumer):
         self._sim = bus
         self._seen = -1
         self._on_commit = committed
-        self._births: Counter[str] = Counter()
+        self._births: dict[tuple[str, int, int], int] = {}
 
     def throw_out(self) -> None:
         self._sim.version += 1
@@ -258,8 +256,9 @@ class SimConsumer(MemoryConsumer):
             return []
         if self._seen != bus.version:
             self._rejoin()
-        self._births = Counter(bus.births)
         self._begin_anew()
+        for (topic, partition), generation in self._held.items():
+            self._births.setdefault((topic, partition, generation), bus.births[topic])
         records: list[Record] = []
         for place, generation in self._held.items():
             if place in self._paused:
@@ -285,11 +284,13 @@ class SimConsumer(MemoryConsumer):
         bus = self._sim
         if self.evicted or bus.kernel.down["kafka"]:
             return
-        given = [p for p in positions if p.topic in bus.logs]
+        # Nothing is kept for a topic that is no more, nor for one that was another one then.
+        given = [
+            p for p in positions
+            if p.topic in bus.logs and self._births.get(p[:3]) == bus.births[p.topic]
+        ]  # fmt: skip
         bus.kernel.before(self.process, "commit", "local")
         super().commit(given)
-        # What is committed for a topic that is no more says nothing about the present one.
-        given = [p for p in given if self._births[p.topic] == bus.births[p.topic]]
         for topic, partition, generation, offset in given:
             if self._held.get((topic, partition)) == generation:
                 self._on_commit(self.process, topic, partition, offset)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.kafka import SimConsumer, SimPublisher
 from tests.simulation.kernel import Process, SimClock, Task, port
-from tests.simulation.servers import SimOwnerStore
+from tests.simulation.servers import SimOwnerStore, SimWorkerStore
 from tests.support.memory_coord import MemoryCoordinator
-from tests.support.memory_worker import MemoryWorkerStore
 from tests.support.stepped import PREFIX, QUEUE, WEIGHTS, route
 
 from tickrail.bus.codec import decode_launch, encode_dead_letter, encode_launch
@@ -197,7 +196,7 @@ class Worker(Process):
         self.world = world
         account = world.account
         self.store = port(
-            kernel, self, "db", MemoryWorkerStore(world.db), WORKER_CALLS, account.observe
+            kernel, self, "db", SimWorkerStore(world.db), WORKER_CALLS, account.observe
         )
         self.consumer = SimConsumer(world.bus, GROUP, self, account.committed)
         box = LetterBox(

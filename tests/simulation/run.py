@@ -42,10 +42,10 @@ def shrink(made: History, rule: str) -> History:
         broken = run(tried).violation
         return broken is not None and broken.rule == rule
 
-    for tried in (replace(made, noise=0.0), replace(made, workers=1), replace(made, schedulers=2)):
-        smaller = replace(tried, noise=min(tried.noise, made.noise))
-        if fails(smaller):
-            made = smaller
+    for change in ({"noise": 0.0}, {"workers": 1}, {"schedulers": 2}):
+        tried = _known(replace(made, **change))
+        if fails(tried):
+            made = tried
     going = True
     while going:
         going = False
@@ -58,6 +58,13 @@ def shrink(made: History, rule: str) -> History:
             if len(made.jobs) > 1 and fails(tried):
                 made, going = tried, True
     return made
+
+
+def _known(made: History) -> History:
+    """Without the events of processes that are not there."""
+    there = {f"s{n}" for n in range(made.schedulers)} | {f"w{n}" for n in range(made.workers)}
+    named = [(e, e.args.get("process", e.args.get("who"))) for e in made.events]
+    return replace(made, events=[e for e, name in named if name in {None, "db", *there}])
 
 
 def _without_job(made: History, n: int) -> History:

@@ -5,7 +5,7 @@ Both can be put back to an older state; PostgreSQL holds fence rows while an own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -17,14 +17,16 @@ from tests.support.memory_api import MemoryApi
 from tests.support.memory_coord import MemoryEtcd
 from tests.support.memory_store import MemoryOwnerStore
 from tests.support.memory_tables import MemoryDatabase
+from tests.support.memory_worker import MemoryWorkerStore
 from tests.support.memory_zone_data import MemoryZoneData
 
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Partition
-from tickrail.core.ports import LostClaim, Owned, Swept
+from tickrail.core.ports import ClaimAnswer, ClaimRequest, LostClaim, Owned, Swept
 from tickrail.core.ports_backfill import Backfilled, BackfillPlanner
 from tickrail.core.verdict import Verdict
 
+PER_SECOND = 64_000
 TRANSACTION = 2.0
 """So long the database bears with an owner's transaction that does nothing, in seconds."""
 _ROWS = ("jobs", "launches", "backfills")
@@ -116,6 +118,26 @@ class SimOwnerStore(MemoryOwnerStore):
             let_go()
         if kernel.now - since > TRANSACTION or db.restores != restores:
             raise UnavailableError("the server has ended the transaction")
+
+
+class SimWorkerStore(MemoryWorkerStore):
+    """A worker's connections: a database that went back has ended them."""
+
+    def __init__(self, db: SimDatabase) -> None:
+        super().__init__(db)
+        self._sim = db
+        self._opened: int | None = None
+
+    def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
+        if self._opened != self._sim.restores:
+            self._opened = self._sim.restores
+            self.move_claims()
+        return super().claim(requests, worker)
+
+    def move_claims(self) -> None:
+        """What a new connection does first: numbers follow the clock."""
+        now = int(self._sim.kernel.now * PER_SECOND)
+        self._sim._claims = max(self._sim._claims, now)
 
 
 class SimEtcd(MemoryEtcd):

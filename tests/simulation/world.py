@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -233,6 +234,9 @@ class World:
                 check_slots(self)
             except Violation as broken:
                 violation = broken
+            except Exception as error:  # noqa: BLE001 - a loop's turn must not fail otherwise
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                violation = Violation("no turn fails", f"{error!r} in {at.name}, {at.filename}")
         counts = Counter(self.kernel.done) + self.account.counts
         return Result(
             violation, len(self.history.events), self.kernel.steps, counts, self.kernel.trace or []

@@ -15,6 +15,8 @@ from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session
 
 CLAIMS_STEP = 1_000_000
+_CLAIMS_PER_SECOND = 64_000
+_CLAIMS_LOCK = 7_241_001
 
 
 def hold_fence(
@@ -36,6 +38,22 @@ def hold_fence(
         mine = owned[partition]
         (held if stored == mine else higher if stored > mine else lower).append(partition)
     return frozenset(held), FenceReport(tuple(higher), tuple(lower))
+
+
+def advance_claims(cursor: Cursor, step: int = 0) -> None:
+    """Move the claim sequence on by `step`, and at least to where the database's clock is.
+
+    By the clock no number comes again that was lost with the last transactions, also where the
+    call that moved the sequence on before it was lost with them: 64,000 numbers belong to each
+    second, so 48 bits last until 2109. Two at once must not move it: the later would set it back,
+    and numbers drawn in between would be drawn again.
+    """
+    cursor.execute("select pg_advisory_xact_lock(%s)", [_CLAIMS_LOCK])
+    cursor.execute(
+        "select setval('claims', greatest((select last_value from claims) + %s,"
+        " (extract(epoch from clock_timestamp()) * %s)::int8))",
+        [step, _CLAIMS_PER_SECOND],
+    )
 
 
 class PostgresFenceStore:
@@ -97,9 +115,7 @@ class PostgresFenceStore:
     def advance_claims(self) -> None:
         """Move the claim sequence on by 1,000,000, past what a failover may have lost."""
         with self._session.transaction() as cursor:
-            cursor.execute(
-                "select setval('claims', (select last_value from claims) + %s)", [CLAIMS_STEP]
-            )
+            advance_claims(cursor, CLAIMS_STEP)
 
     def close(self) -> None:
         """Give the connection back."""

@@ -7,7 +7,7 @@ opens a new one. So a killed session, a restart or a failover costs one call.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -90,10 +90,18 @@ def connect(settings: DatabaseSettings, *, autocommit: bool = False) -> Connecti
 
 
 class Session:
-    """One connection, used by one thread at a time (others wait)."""
+    """One connection, used by one thread at a time (others wait).
 
-    def __init__(self, settings: DatabaseSettings) -> None:
+    Args:
+        settings: how to reach the database.
+        on_open: called in a transaction of its own on each new connection, before its first use.
+    """
+
+    def __init__(
+        self, settings: DatabaseSettings, *, on_open: Callable[[Cursor], None] | None = None
+    ) -> None:
         self._settings = settings
+        self._on_open = on_open
         self._conn: Connection | None = None
         self._lock = threading.Lock()
 
@@ -106,8 +114,11 @@ class Session:
             SetupError: the schema or the role's rights are not as needed.
         """
         with self._lock:
-            conn = self._open()
+            before, conn = self._conn, self._open()
             try:
+                if conn is not before and self._on_open is not None:
+                    with conn.transaction(), conn.cursor() as cursor:
+                        self._on_open(cursor)
                 with conn.transaction(), conn.cursor() as cursor:
                     yield cursor
             except pg.CheckViolation:

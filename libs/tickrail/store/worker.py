@@ -19,6 +19,7 @@ from tickrail.core.ports import (
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
+from tickrail.store.fence import advance_claims
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session, SessionPool
 
@@ -89,10 +90,13 @@ class PostgresWorkerStore:
 
     Claims, finishes and extensions have a session each, so that none waits for another: a worker
     that cannot finish because its claims hold every connection would never get free.
+
+    A failover ends connections, and may lose the last claims with their numbers. So each new
+    connection for claims moves the sequence on to the clock: no number is given twice.
     """
 
     def __init__(self, settings: DatabaseSettings) -> None:
-        self._claims = Session(settings)
+        self._claims = Session(settings, on_open=advance_claims)
         self._ends = SessionPool(settings, 2)
         self._extensions = Session(settings)
 

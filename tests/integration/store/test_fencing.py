@@ -212,6 +212,26 @@ def test_claims_go_on_above_what_a_failover_may_have_lost(
     assert second.claim > first.claim + 1_000_000 - 1
 
 
+def test_a_claim_on_a_new_connection_is_above_those_that_a_failover_may_have_lost(
+    bed: PostgresBed, database: Database
+) -> None:
+    store = bed.worker()
+    launch = make_launch(bed)
+    before = bed.conn.execute("select last_value from claims").fetchone()
+    lost = [claim_one(bed, store, launch)]
+    assert before is not None
+    # The database goes back to before the claim; the connections end.
+    bed.conn.execute("update launches set state = 'due', phase = 1, claim = null")
+    bed.conn.execute("select setval('claims', %s)", before)
+    database.run(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and usename = 'tickrail_engine'"
+    )
+    with pytest.raises(UnavailableError):
+        claim_one(bed, store, launch)
+    assert claim_one(bed, store, launch).claim > lost[0].claim
+
+
 def test_a_new_generation_is_above_every_claim_and_seen_without_a_restart(
     bed: PostgresBed,
 ) -> None:
