@@ -3,10 +3,11 @@
 VENV    ?= .venv
 SERVERS ?= local
 ARGS    ?=
+SEEDS   ?= 10000
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-oracle lint load load-planner mutate clean
+.PHONY: help up down test test-oracle simulate lint load load-planner mutate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -24,6 +25,9 @@ test: $(VENV)/.dev ## the tests; SERVERS=local (default) or containers
 
 test-oracle: $(VENV)/.dev ## every schedule found in the wild against brute force, some ten minutes
 	@$(BIN)/python -m tests.oracle.corpus $(ARGS)
+
+simulate: $(VENV)/.dev ## histories of the whole installation with faults; SEEDS=100000 for the night
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy, the import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
