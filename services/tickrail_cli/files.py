@@ -10,6 +10,8 @@ from typing import Any
 import click
 import yaml
 
+from tickrail_cli.yaml_documents import parse_yaml
+
 _MAX_FILE = 16 * 1024 * 1024
 
 
@@ -49,11 +51,13 @@ def _no_number(word: str) -> float:
 
 def _yaml(file: str, text: str) -> Any:  # noqa: ANN401 - any JSON
     try:
-        return yaml.safe_load(text)
+        return parse_yaml(text)
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark
         at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise click.ClickException(f"{file}: {at}not valid YAML: {e.problem}") from None
+    except RecursionError:
+        raise click.ClickException(f"{file}: not valid YAML: nested too deep") from None
     except (yaml.YAMLError, ValueError) as e:
         raise click.ClickException(f"{file}: not valid YAML: {e}") from None
 
