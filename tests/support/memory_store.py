@@ -389,6 +389,7 @@ def _due_job(j: JobRow) -> DueJob:
     return DueJob(
         j.id, j.tenant_id, j.partition, j.version, due, j.last_slot_at, j.launched, j.plan,
         j.skip_next, None if j.catch_up is None else json.dumps(j.catch_up), j.awaits,
+        j.resume_at,
     )  # fmt: skip
 
 

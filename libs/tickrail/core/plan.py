@@ -212,7 +212,11 @@ def plan_job(plan: Plan, s: Situation, now: datetime, batch: int = 100) -> Decis
 
 
 def plan_resume(plan: Plan, s: Situation, now: datetime) -> Decision:
-    """A paused job goes on; slots that passed meanwhile are recorded as skipped."""
+    """A paused job goes on; slots that passed meanwhile are recorded as skipped.
+
+    `now` is the last instant of the pause. Slots after it are planned as of any job, so those of a
+    pause that ended before anyone could look are on time, or misfires.
+    """
     skips: list[Skipped] = []
     cursor = now
     whole, plan = plan, waiting(plan, s.due_at)

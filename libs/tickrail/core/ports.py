@@ -58,7 +58,7 @@ class DueJob(NamedTuple):
 
     `last_slot`: up to where slots are decided on. `skip_next`: so many are to be left out by hand.
     `catch_up`: JSON text of a `core.catch_up.CatchUp`. `awaits`: the next run is
-    measured from the end of a launch.
+    measured from the end of a launch. `resume_at`: when a paused job's pause ends.
     """
 
     id: JobId
@@ -72,6 +72,7 @@ class DueJob(NamedTuple):
     skip_next: int = 0
     catch_up: str | None = None
     awaits: bool = False
+    resume_at: datetime | None = None
 
 
 class EndedJob(NamedTuple):

@@ -209,6 +209,7 @@ def upcoming(s: Schedule, after: datetime, n: int) -> list[Slot]:
 def describe(s: Schedule, due: datetime) -> Slot:
     """How a due instant of this schedule is shown.
 
+    The instant is the slot's, in whole seconds: what is due at a fraction of one is named by it.
     One that a calendar moved is no slot of any part; the first part's zone shows it.
     """
     if isinstance(s, AnyOf):
@@ -226,7 +227,7 @@ def describe(s: Schedule, due: datetime) -> Slot:
         and not local_text(seconds, where, micros).startswith(s.local)
     ):
         notes.insert(0, "moved_by_gap")
-    return Slot(due, local_text(seconds, where, micros), tuple(notes))
+    return Slot(slot_of(due), local_text(seconds, where), tuple(notes))
 
 
 def _passes(where: Zone, seconds: int) -> Iterator[str]:

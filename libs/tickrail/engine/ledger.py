@@ -190,6 +190,8 @@ def _passing(plan: Plan, job: JobRecord, now: datetime) -> list[SkippedRun]:
     if job.next_run_at is not None:
         start = _waits_after(plan, job.next_run_at)
         if job.state is JobState.PAUSED:
+            until = _pause_end(job)
+            end = end if until is None else min(end, until - _TICK)
             runs.append((PAUSED, table.missed(start, end, 1)))
         else:
             end = min(end, start)
@@ -290,6 +292,11 @@ def _newest(plan: Plan, start: datetime, high: datetime, take: int) -> list[date
 def _next_slot_after(plan: Plan, job: JobRecord, now: datetime) -> datetime | None:
     if job.state is JobState.ACTIVE and job.next_run_at is not None:
         return _waits_after(plan, job.next_run_at)
-    if job.state is JobState.PAUSED and job.paused and job.paused.get("until"):
-        return max(now, datetime.fromisoformat(job.paused["until"]) - _TICK)
-    return None
+    until = _pause_end(job)
+    return None if until is None else max(now, until - _TICK)
+
+
+def _pause_end(job: JobRecord) -> datetime | None:
+    """When a paused job goes on by itself."""
+    until = job.paused.get("until") if job.paused and job.state is JobState.PAUSED else None
+    return None if until is None else datetime.fromisoformat(until)

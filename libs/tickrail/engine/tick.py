@@ -44,6 +44,7 @@ from tickrail.engine.decisions import SharedDecisions
 
 log = structlog.get_logger("tickrail.tick")
 
+_TICK = timedelta(microseconds=1)
 RETRY_UNPLANNABLE = timedelta(minutes=1)
 ENOUGH = 1000
 """Launches that fill a transaction: a catch-up may make thousands for each of many jobs."""
@@ -191,7 +192,9 @@ class JobPlanner:
         def decide(job: DueJob, plan: Plan) -> Decision:
             if job.awaits:
                 return Decision(last_slot=job.last_slot, awaits=True)
-            return plan_resume(plan, _situation(job, _NOTHING_OPEN, now, oldest), now)
+            # The end of a pause is not part of it, and whoever lets the job go on may come late.
+            edge = now if job.resume_at is None else min(now, job.resume_at - _TICK)
+            return plan_resume(plan, _situation(job, _NOTHING_OPEN, now, oldest), edge)
 
         return [self._planned(job, calendars, now, decide) for job in jobs]
 

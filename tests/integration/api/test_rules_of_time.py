@@ -371,3 +371,40 @@ def test_a_slot_that_passed_is_not_moved_behind_an_edit(
     job = site.put(minute, schedule=schedule, calendars=use)
     # The slot of minute 90 moves to 120 if it is to come, and is none of the job's if it is past.
     assert job.next_run_at == site.now + next_run * MINUTE
+
+
+def test_the_end_of_a_pause_is_not_part_of_it_however_late_it_is_seen(site: Site) -> None:
+    site.put(
+        0.5,
+        schedule={"every": "10m", "anchor": site.now.isoformat()},
+        ends_at=(site.now + 60 * MINUTE).isoformat(),
+        misfire={"policy": "fire_all", "max_count": 2, "max_age": "2d"},
+    )
+    until = (site.now + 30 * MINUTE).isoformat()
+    with site.at(1) as tx:
+        site.parts.pauses.pause(tx, "a", {"until": until})
+    pausing = site.ledger()
+    assert pausing == [(10, "skipped", "paused"), (20, "skipped", "paused")]
+    assert site.owner.resume(OWNED, 10, site.planner).jobs == 1
+    site.tick()
+    assert site.ledger() == [
+        (10, "skipped", "paused"),
+        (20, "skipped", "paused"),
+        (30, "launched", None),
+        (40, "launched", None),
+        (50, "skipped", "misfire"),
+        (60, "skipped", "misfire"),
+    ]
+
+
+def test_a_fraction_of_a_second_delays_a_slot_and_does_not_name_it(acme: Caller) -> None:
+    schedule = {"at": "2099-12-24T18:00:00.9Z"}
+    shown = acme.post("/v1/schedules/preview", {"schedule": schedule}, expect=200)["items"]
+    assert [(s["at"], s["local"]) for s in shown] == [
+        ("2099-12-24T18:00:00Z", "2099-12-24T18:00:00+00:00")
+    ]
+    job = acme.create("a", schedule=schedule)
+    assert job["next_run_at"] == "2099-12-24T18:00:00.900000Z"
+    assert acme.get("/v1/jobs/name:a/upcoming")["items"] == shown
+    rows = acme.get("/v1/jobs/name:a/slots", sort="at")["items"]
+    assert [r["at"] for r in rows] == ["2099-12-24T18:00:00Z"]

@@ -78,7 +78,7 @@ cross join lateral (
 -- name: jobs_to_resume
 -- Paused jobs whose time to resume has come.
 select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
-       j.plan::text, j.skip_next, j.catch_up::text, j.awaits
+       j.plan::text, j.skip_next, j.catch_up::text, j.awaits, j.resume_at
 from jobs j
 where j.partition = any(%(partitions)b::int2[]) and j.resume_at <= now() and j.state = 'paused'
 order by j.id
