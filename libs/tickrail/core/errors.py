@@ -131,27 +131,12 @@ class IdempotencyMismatchError(TickrailError):
     status = 422
 
 
-class RateLimitedError(TickrailError):
-    """Too many requests."""
-
-    code = "rate_limited"
-    status = 429
-    retryable = True
-
-
 class UnavailableError(TickrailError):
     """A server that Tickrail needs does not answer."""
 
     code = "unavailable"
     status = 503
     retryable = True
-
-
-class FencedError(TickrailError):
-    """Another owner has taken the partition; this write was refused."""
-
-    code = "fenced"
-    status = 409
 
 
 class SetupError(TickrailError):

@@ -28,7 +28,6 @@ class SkipReason(StrEnum):
     MISFIRE = "misfire"
     PAUSED = "paused"
     EXCLUDED = "excluded"
-    DEADLINE = "deadline"
     TOO_OLD = "too_old"
     BY_HAND = "skipped_by_hand"
 

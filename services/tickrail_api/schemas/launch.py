@@ -12,10 +12,7 @@ State = Literal[
     "held", "due", "queued", "running", "retrying", "succeeded", "dead", "abandoned", "expired",
     "cancelled",
 ]  # fmt: skip
-Reason = Literal[
-    "overlap", "misfire", "paused", "blackout", "excluded", "quota", "deadline", "too_old",
-    "skipped_by_hand",
-]  # fmt: skip
+Reason = Literal["overlap", "misfire", "paused", "excluded", "too_old", "skipped_by_hand"]
 
 
 class LaunchJob(Document):
