@@ -13,9 +13,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tests.simulation.effects import Effects
 from tests.simulation.kafka import SimBus
 from tests.simulation.kernel import Kernel, Process
 from tests.simulation.servers import SimDatabase
+from tests.simulation.violation import Violation
 from tests.support.memory_bus import Stored
 from tests.support.memory_tables import LaunchRow
 
@@ -25,14 +27,6 @@ from tickrail.core.ids import Epoch, Partition
 from tickrail.core.ports import Publication
 from tickrail.core.ports_ownership import OwnerKey
 from tickrail.core.states import State
-
-
-class Violation(AssertionError):  # noqa: N818 - what was broken, not an error of the program
-    """A rule was broken. `rule` is its name."""
-
-    def __init__(self, rule: str, text: str) -> None:
-        super().__init__(f"{rule}: {text}")
-        self.rule = rule
 
 
 class Seen(NamedTuple):
@@ -87,6 +81,7 @@ class Account:
         self.database_clock_moved = False
         self.counts: Counter[str] = Counter()
         self.letters: set[tuple[UUID, int]] = set()
+        self.effects = Effects(kernel)
         self._letters_topic = letters
         self._launches: dict[UUID, Seen] = {}
         self._jobs: dict[UUID, tuple[Any, ...]] = {}
@@ -260,6 +255,8 @@ class Account:
                     raise Violation("skip: not again after an uncertain end", name)
         if earlier:
             self.counts["started again"] += 1
+        if self.effects.begins(process, run, excused=known):
+            self.counts["ran twice at once"] += 1
         earlier.append(run.claim)
 
     # --- differences ------------------------------------------------------------------------------

@@ -344,6 +344,25 @@ def _started_after_the_claim(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug()
+def _claims_are_not_extended(patch: pytest.MonkeyPatch) -> None:
+    """A worker does not extend its claims."""
+    patch.setattr(runs.Runs, "heartbeat_once", lambda _self: 1.0)
+
+
+@bug()
+def _stale_results_keep_their_offset(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is done about the offset of a result that came too late."""
+    right = runs.Runs._report
+
+    def report(self: Any, a: Any, outcome: Any, state: Any) -> None:
+        right(self, a, outcome, state)
+        if state is None:
+            a.offset = -1
+
+    patch.setattr(runs.Runs, "_report", report)
+
+
+@bug()
 def _letters_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """The owner does not publish the dead letters that are owed."""
     patch.setattr(deadletters.OwedLetters, "run_once", lambda _self, _owned: 0)

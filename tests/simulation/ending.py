@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.account import Violation
 from tests.simulation.plan import ANCHOR
+from tests.simulation.violation import Violation
 from tests.support.clock import START
 from tests.support.memory_tables import JobRow
 

@@ -73,6 +73,7 @@ class Happenings:
 
     def freeze(self, process: str, seconds: float) -> None:
         self._life(process).frozen_until = self.kernel.now + seconds
+        self.kernel.disturb(self._life(process), seconds)
 
     def stop(self, process: str) -> None:
         one = self._life(process)
@@ -94,6 +95,9 @@ class Happenings:
     def down(self, server: str, seconds: float) -> None:
         self.kernel.down[server] = self.kernel.troubled = True
 
+        for one in self.world.processes.values():
+            self.kernel.disturb(one, seconds)
+
         def up() -> None:
             self.kernel.down[server] = False
 
@@ -101,6 +105,7 @@ class Happenings:
 
     def cut(self, process: str, server: str, seconds: float) -> None:
         self.kernel.troubled = True
+        self.kernel.disturb(self._life(process), seconds)
         self._life(process).cut_until[server] = self.kernel.now + seconds
 
     def revoke(self, process: str) -> None:

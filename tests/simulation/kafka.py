@@ -242,6 +242,7 @@ class SimConsumer(MemoryConsumer):
         self._sim = bus
         self._seen = -1
         self._on_commit = committed
+        self._uncommitted: list[Position] = []
         self._births: dict[tuple[str, int, int], int] = {}
 
     def throw_out(self) -> None:
@@ -257,6 +258,9 @@ class SimConsumer(MemoryConsumer):
         if self._seen != bus.version:
             self._rejoin()
         self._begin_anew()
+        if self._uncommitted:
+            again, self._uncommitted = self._uncommitted, []
+            self.commit(again)
         for (topic, partition), generation in self._held.items():
             self._births.setdefault((topic, partition, generation), bus.births[topic])
         records: list[Record] = []
@@ -282,7 +286,10 @@ class SimConsumer(MemoryConsumer):
 
     def commit(self, positions: Iterable[Position]) -> None:
         bus = self._sim
-        if self.evicted or bus.kernel.down["kafka"]:
+        if self.evicted:
+            return
+        if bus.kernel.down["kafka"]:
+            self._uncommitted.extend(positions)  # tried again, as the real one does
             return
         # Nothing is kept for a topic that is no more, nor for one that was another one then.
         given = [

@@ -70,6 +70,7 @@ class Process:
     rng: random.Random
     alive: bool = True
     frozen_until: float = 0.0
+    disturbed_until: float = -1.0
     cut_until: dict[str, float] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
 
@@ -188,6 +189,7 @@ class Kernel:
 
     def sleep(self, process: Process, seconds: float, *, freeze: bool = False) -> None:
         """Time passes in a call; others have their turns. `freeze`: none of this process's has."""
+        began = self.now
         if self.depth < DEEPEST:
             if freeze:
                 process.frozen_until = max(process.frozen_until, self.now + seconds)
@@ -198,8 +200,14 @@ class Kernel:
                     self.run(process.frozen_until)
             finally:
                 self.depth -= 1
+        if self.now > began + seconds + 0.3:  # others took longer inside
+            self.disturb(process, 0.0)
         if not process.alive:
             raise Killed
+
+    def disturb(self, process: Process, seconds: float) -> None:
+        """The process is out of touch for so long."""
+        process.disturbed_until = max(process.disturbed_until, self.now + seconds)
 
     def kill(self, process: Process) -> None:
         """The process is no more; what it was doing ends where it is."""
@@ -248,6 +256,7 @@ class Kernel:
     def _hit(self, process: Process, call: str, fault: Fault) -> None:
         self.done.append(fault.what)
         self.say(process.name, f"!! {fault.what} {fault.when} {call}", fault.seconds or "")
+        self.disturb(process, fault.seconds)
         if fault.what == "crash":
             self.kill(process)
             raise Killed

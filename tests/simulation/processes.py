@@ -183,6 +183,7 @@ class SimExecutor:
     def _end(self, run: Run, outcome: Outcome) -> None:
         done = self.running.pop(run, None)
         if done is not None:
+            self.process.world.account.effects.ends(run)
             done(run, outcome)
             self.process.ended()
 

@@ -16,14 +16,15 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.account import DEAD, Account, Violation
+from tests.simulation.account import DEAD, Account
 from tests.simulation.ending import check_slots
 from tests.simulation.happenings import Happenings
 from tests.simulation.kafka import SimBus
 from tests.simulation.kernel import Kernel, Process, SimClock
 from tests.simulation.plan import LENGTH, History
-from tests.simulation.processes import LETTERS, PARTITIONS, TOPICS, Scheduler, Worker
+from tests.simulation.processes import GROUP, LETTERS, PARTITIONS, TOPICS, Scheduler, Worker
 from tests.simulation.servers import SimDatabase, SimEtcd
+from tests.simulation.violation import Violation
 from tests.support.clock import START
 from tests.support.memory_api import Extra
 from tests.support.memory_tables import BackfillRow, JobRow
@@ -333,6 +334,18 @@ class World:
         for b in self.db.backfills.values():
             if b.state == "running":
                 return f"the backfill {b.backfill.id.int} runs"
+        return self._unread()
+
+    def _unread(self) -> str:
+        """A message that the group's position has not passed."""
+        bus = self.bus
+        for topic in TOPICS:
+            if bus.births[topic]:
+                continue  # who did not notice may be beyond what came meanwhile
+            for partition, log in enumerate(bus.logs[topic]):
+                position = bus.position(GROUP, topic, partition) or 0
+                if any(message is not None for message in log[position:]):
+                    return f"{topic} {partition} is committed up to {position} of {len(log)}"
         return ""
 
 
