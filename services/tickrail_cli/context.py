@@ -136,6 +136,10 @@ class Context:
         if self.output == "table":
             self.console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
 
+    def warn(self, text: str) -> None:
+        """Tell everybody on standard error that what is shown is not all."""
+        click.echo(f"note: {text}", err=True)
+
     def close(self) -> None:
         """Close the client."""
         if self._client is not None:

@@ -21,6 +21,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _NOT_FOUND = 404
 _LOOK_THROUGH = 2000
 _PAGE = 500
+_LATEST = 20
+_RANGE = 10_000
 
 STATES = ("active", "paused", "finished", "deleted")
 
@@ -218,7 +220,10 @@ def delete_job(session: Context, /, *, job: tuple[str, ...]) -> None:
 @jobs.command("slots")
 @click.argument("job")
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Latest slots."
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    help="So many of the latest slots (20), or of a range (all, up to 10,000).",
 )
 @click.option(
     "--next",
@@ -238,7 +243,7 @@ def job_slots(
     /,
     *,
     job: str,
-    limit: int,
+    limit: int | None,
     coming: int,
     since: str | None,
     until: str | None,
@@ -258,10 +263,17 @@ def job_slots(
         return list(islice(pages, most))
 
     if since or until:
-        found = rows(limit, ascending=oldest_first, **{"from": since, "to": until})
+        most = limit or _RANGE
+        found = rows(most + 1, ascending=oldest_first, **{"from": since, "to": until})
+        if len(found) > most:
+            session.warn(
+                f"only the {'first' if oldest_first else 'last'} {most:,} rows of the range are"
+                f" shown; {'--limit shows more' if limit is None else 'there are more'}"
+            )
+            found.pop()
     else:
         now = SystemClock().now().isoformat()
-        found = rows(limit, ascending=False, to=now)
+        found = rows(limit or _LATEST, ascending=False, to=now)
         if coming:
             found = [*reversed(rows(coming, ascending=True, **{"from": now})), *found]
         if oldest_first:

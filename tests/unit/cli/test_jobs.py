@@ -264,6 +264,36 @@ def test_slots_are_the_latest_and_the_next(
     assert hours(*since, "--to", "2026-03-01T05:00:00Z", "--oldest-first") == [3, 4]
 
 
+@pytest.mark.parametrize(
+    ("words", "count", "told"),
+    [
+        ((), 10_000, "note: only the last 10,000 rows of the range are shown; --limit shows more"),
+        (("--limit", "2"), 2, "note: only the last 2 rows of the range are shown; there are more"),
+        (("--limit", "2", "--oldest-first"), 2, "note: only the first 2 rows of the range"),
+        (("--limit", "10003"), 10_003, ""),
+    ],
+)
+def test_a_range_of_slots_is_shown_as_a_whole_or_said_to_be_cut(
+    tickrail: Tickrail, api: StubApi, words: tuple[str, ...], count: int, told: str
+) -> None:
+    rows = [{"at": f"row {i}", "state": "launched"} for i in range(10_003)]
+
+    def some(asked: Asked) -> Answer:
+        start = int(asked.query.get("cursor", ["0"])[0])
+        end = start + int(asked.query["limit"][0])
+        after = str(end) if end < len(rows) else None
+        return Answer(body={"items": rows[start:end], "next_cursor": after})
+
+    api.on("GET", NIGHTLY, Answer(body=JOB))
+    api.on("GET", f"{NIGHTLY}/slots", some)
+    said = tickrail(
+        "slots", "nightly", "--from", "2026-03-01T03:00:00Z", *words, "--output", "json"
+    )
+    assert said.json() == {"items": rows[:count]}
+    assert said.err.startswith(told)
+    assert bool(said.err) is bool(told)
+
+
 def test_upcoming_shows_the_notes(tickrail: Tickrail, api: StubApi) -> None:
     slot = {
         "at": "2026-03-29T01:00:00Z",
