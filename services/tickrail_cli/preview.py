@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,13 @@ from rich.table import Table
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import InvalidInputError
 from tickrail.core.lint import lint
-from tickrail.core.schedule import Fold, Gap, Schedule, Slot, parse_schedule, upcoming
+from tickrail.core.schedule import Fold, Gap, Slot, parse_schedule, upcoming
 from tickrail.core.words import in_words
-from tickrail.core.zones import UnknownZoneError, zone
+from tickrail.core.zones import EPOCH, UnknownZoneError, zone
 
 OUTPUTS = ("table", "json", "yaml")
+_BEFORE_ALL = datetime(1, 1, 3, tzinfo=UTC)
+_EXPRESSION = re.compile(r"-(?:[^-A-Za-z]|[^-]\S*\s)")
 
 
 def instant_text(value: datetime) -> str:
@@ -29,7 +32,9 @@ def instant_text(value: datetime) -> str:
 def one_line(error: InvalidInputError) -> str:
     """Every problem of a refused document in one line."""
     return "; ".join(
-        f"{p.pointer}: {p.message}" + (f" ({p.expected})" if p.expected else "")
+        (f"{p.pointer}: " if p.pointer else "")
+        + p.message
+        + (f" ({p.expected})" if p.expected else "")
         for p in error.problems
     )
 
@@ -43,29 +48,26 @@ def local_zone_instant(text: str, zone_name: str) -> datetime:
     """The instant that an option names; without an offset it is a local time of the zone.
 
     Raises:
-        click.UsageError: it cannot be read.
+        click.ClickException: it cannot be read.
     """
+    wrong = f"--from: is {text[:60]!r} (an instant such as 2026-03-01T09:00:00Z, from 1970 to 9999)"
     try:
         value = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError(
-            f"--from {text!r} is not an instant such as 2026-03-01T09:00:00Z"
-        ) from None
-    if value.tzinfo is not None:
-        return value.astimezone(UTC)
+        if value.tzinfo is not None:
+            instant = value.astimezone(UTC)
+            if instant < EPOCH:
+                raise click.ClickException(wrong)
+            return instant
+    except (ValueError, OverflowError):
+        raise click.ClickException(wrong) from None
     document = {"at": text, "time_zone": zone_name}
     try:
-        found = parse_schedule(document, job=None, now=value.replace(tzinfo=UTC), stored=True)
+        found = parse_schedule(document, job=None, now=EPOCH, stored=True, pointer="--from")
     except InvalidInputError as e:
-        raise click.UsageError(one_line(e)) from None
-    return upcoming_one(found)
-
-
-def upcoming_one(found: Schedule | None) -> datetime:
-    """The instant of a one-off schedule."""
-    slots = [] if found is None else upcoming(found, datetime(1, 1, 3, tzinfo=UTC), 1)
+        raise click.ClickException(one_line(e).replace("--from/at: ", "--from: ")) from None
+    slots = [] if found is None else upcoming(found, _BEFORE_ALL, 1)
     if not slots:
-        raise click.UsageError("--from names no instant")
+        raise click.ClickException(wrong)
     return slots[0].at
 
 
@@ -73,7 +75,7 @@ def document_of(text: str, zone_name: str | None, gap: str | None, fold: str | N
     """The schedule document of an argument: JSON as it is, anything else is cron.
 
     Raises:
-        click.UsageError: JSON that cannot be read.
+        click.ClickException: JSON that cannot be read.
     """
     if not text.lstrip().startswith("{"):
         document: dict[str, Any] = {"cron": text}
@@ -81,13 +83,36 @@ def document_of(text: str, zone_name: str | None, gap: str | None, fold: str | N
         try:
             document = json.loads(text)
         except ValueError as e:
-            raise click.UsageError(f"the schedule is no JSON document: {e}") from None
+            raise click.ClickException(f"the schedule is no JSON document: {e}") from None
     given = {"time_zone": zone_name, "gap": gap, "fold": fold}
     document.update({name: value for name, value in given.items() if value is not None})
     return document
 
 
-@click.command("preview")
+class ExpressionCommand(click.Command):
+    """A command whose argument may be an expression that begins with `-`, as `-1 * * * *` does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; an expression is never taken for options."""
+        valued = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        before = ["", *args]
+        found = [
+            i for i, word in enumerate(args) if _EXPRESSION.match(word) and before[i] not in valued
+        ]
+        if found and "--" not in args:
+            args = [word for i, word in enumerate(args) if i not in found] + [
+                "--",
+                *(args[i] for i in found),
+            ]
+        return super().parse_args(ctx, args)
+
+
+@click.command("preview", cls=ExpressionCommand)
 @click.argument("schedule")
 @click.option("--tz", "zone_name", metavar="ZONE", help="Time zone; UTC where none is named.")
 @click.option("--from", "start", metavar="INSTANT", help="Runs after this instant; now.")

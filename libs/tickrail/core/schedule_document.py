@@ -200,8 +200,11 @@ class _Form:
         placed: list[At] = []
         for one in (Fold.FIRST, Fold.SECOND) if fold is Fold.BOTH else (fold,):
             due = Walker(_Once(wall), zone(name), gap, one).next(wall - 3 * DAY)
-            if due is None or due < 0:
+            if due is None:
                 self.read.problem("at", f"{local} does not exist in {name}", "another time or gap")
+                return None
+            if due < 0:
+                self.read.problem("at", f"is {local!r}", "a time from 1970 to 9999")
                 return None
             instant = EPOCH + timedelta(seconds=due, microseconds=value.microsecond)
             if instant not in [p.instant for p in placed]:

@@ -57,12 +57,16 @@ class ApiError(Exception):
     request_id: str = ""
 
     def __str__(self) -> str:
-        """The detail, then each problem on a line of its own."""
-        lines = [self.detail]
-        for p in self.problems:
-            where = f"{p.pointer}: " if p.pointer else ""
-            lines.append(f"{where}{p.message}" + (f" ({p.expected})" if p.expected else ""))
-        return "\n  ".join(lines)
+        """The detail, and behind it the problem; several stand on lines of their own."""
+        said = [
+            (f"{p.pointer}: " if p.pointer else "")
+            + p.message
+            + (f" ({p.expected})" if p.expected else "")
+            for p in self.problems
+        ]
+        if len(said) == 1:
+            return f"{self.detail.removesuffix('.')}: {said[0]}"
+        return "\n  ".join([self.detail, *said])
 
 
 class UnreachableError(Exception):

@@ -168,7 +168,12 @@ def test_what_the_api_refuses_is_shown_by_part(tickrail: Tickrail, api: StubApi)
     api.on("POST", "/v1/jobs", problem(422, "invalid", "The job is not valid.", wrong))
     said = tickrail("jobs", "create", "--name", "x")
     assert said.code == 1
-    assert "The job is not valid.\n  /schedule/cron: hour is 25 (0 to 23)" in said.err
+    one = "tickrail: The job is not valid: /schedule/cron: hour is 25 (0 to 23)\n"
+    assert said.err == one
+    api.on("POST", "/v1/jobs", problem(422, "invalid", "The job is not valid.", wrong, wrong))
+    said = tickrail("jobs", "create", "--name", "x")
+    part = "  /schedule/cron: hour is 25 (0 to 23)\n"
+    assert said.err == f"tickrail: The job is not valid.\n{part}{part}"
 
 
 @pytest.mark.parametrize(

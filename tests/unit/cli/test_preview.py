@@ -32,3 +32,29 @@ def test_each_expression_is_refused_in_one_line_or_shown(
     assert [set(item) for item in answer["items"]] == [{"at", "local", "notes"}] * 2
     if row["expected"].startswith("lint"):
         assert answer["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-1 * * * *",), "Error: /cron: minute"),
+        (("-n", "2", "-1"), "Error: /cron: "),
+        (("-n 5 * * *", "--tz", "Europe/Berlin"), "Error: /cron: "),
+        (("0 2 * * *", "--from", "tomorrow"), "Error: --from: is 'tomorrow' (an instant such as"),
+        (("0 2 * * *", "--from", "-1 x"), "Error: --from: is '-1 x' (an instant such as"),
+        (("0 2 * * *", "--from", "0001-01-01T00:00:00+05:00"), "Error: --from: is '0001-"),
+        (
+            ("0 2 * * *", "--from", "1960-01-01"),
+            "Error: --from: is '1960-01-01T00:00:00' (a time from",
+        ),
+        (("{", "--from", "2026-01-01"), "Error: the schedule is no JSON document:"),
+        (("{}",), "Error: says no time (one of"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(
+    tickrail: Tickrail, words: tuple[str, ...], said: str
+) -> None:
+    found = tickrail("preview", *words)
+    assert (found.code, found.out) == (1, "")
+    assert found.err.startswith(said)
+    assert found.err.count("\n") == 1

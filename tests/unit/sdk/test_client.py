@@ -64,7 +64,7 @@ def test_a_problem_document_is_an_error_with_its_parts(api: StubApi, client: Cli
         client.request("POST", "/v1/jobs", json={})
     assert (e.value.status, e.value.code, e.value.request_id) == (422, "invalid", "req-1")
     assert e.value.problems == (ApiProblem("/schedule/cron", "hour is 25", "0 to 23"),)
-    assert str(e.value) == "The job is not valid.\n  /schedule/cron: hour is 25 (0 to 23)"
+    assert str(e.value) == "The job is not valid: /schedule/cron: hour is 25 (0 to 23)"
 
 
 def test_an_error_of_something_else_is_shown_in_short(api: StubApi, client: Client) -> None:

@@ -118,8 +118,8 @@ def test_preview_takes_a_document_and_local_start() -> None:
         (("0 0 31 2 *",), 1, "never fires"),
         (("0 0 * * *", "--tz", "europe/berlin"), 1, "did you mean Europe/Berlin?"),
         (("0 0 0 1 1 ? 2020",), 1, "has no run after"),
-        (('{"cron": ',), 2, "no JSON document"),
-        (("0 0 * * *", "--from", "noon"), 2, "is not an instant"),
+        (('{"cron": ',), 1, "no JSON document"),
+        (("0 0 * * *", "--from", "noon"), 1, "--from: is 'noon' (an instant such as"),
         (("0 0 * * *", "-n", "0"), 2, "'-n'"),
     ],
 )
