@@ -169,7 +169,7 @@ class SimPublisher:
             kernel = self._kernel
             process, now = self._process, kernel.now
             arrives = process.reaches("kafka", now) and process.reaches("produce", now)
-            if kernel.down["kafka"] or not arrives:
+            if kernel.down["kafka"] or kernel.down["produce"] or not arrives:
                 if kernel.now - born > DELIVERY:
                     self._report(token, BusError("not delivered in time"), -1)
                 else:

@@ -106,7 +106,9 @@ class Kernel:
         self.troubled = False
         self.done: list[str] = []
         self.trace: list[str] | None = None
-        self.down: dict[str, bool] = {"etcd": False, "db": False, "kafka": False}
+        self.down: dict[str, bool] = dict.fromkeys(
+            ("etcd", "db", "kafka", "produce", "local"), False
+        )
         self.crashed: Callable[[Process], None] = lambda _process: None
         self._rng = random.Random(f"{seed}/kernel")
         self._heap: list[tuple[float, int, Callable[[], None]]] = []

@@ -108,7 +108,6 @@ class World:
         self.history = history
         self.seed = history.seed
         self.kernel = kernel = Kernel(str(history.seed), history.noise)
-        kernel.down["local"] = False
         kernel.trace = [] if trace else None
         kernel.crashed = self._crashed
         self.dice = self.rng("world")
