@@ -15,7 +15,7 @@ from rich.table import Table
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import InvalidInputError
 from tickrail.core.lint import lint
-from tickrail.core.schedule import Fold, Gap, Slot, parse_schedule, upcoming
+from tickrail.core.schedule import Every, Fold, Gap, MeasuredFrom, Slot, parse_schedule, upcoming
 from tickrail.core.words import in_words
 from tickrail.core.zones import EPOCH, UnknownZoneError, zone
 
@@ -148,6 +148,8 @@ def preview(
         value = parse_schedule(document, job=None, now=now, pointer="")
     except InvalidInputError as e:
         raise click.ClickException(one_line(e)) from None
+    if isinstance(value, Every) and value.measured_from is MeasuredFrom.COMPLETION:
+        count = 1  # the one after it is known when the run has ended
     slots = [] if value is None else upcoming(value, now, count)
     answer = {
         "items": [slot_item(slot) for slot in slots],

@@ -107,6 +107,11 @@ class Reader:
         self._known.add(name)
         return self._doc.get(name) is not None
 
+    def names(self, name: str) -> bool:
+        """Whether the document says the field, be it null; makes the name known."""
+        self._known.add(name)
+        return name in self._doc
+
     def raw(self, name: str) -> Any:  # noqa: ANN401 - a JSON value of any kind
         """The field as it is."""
         self._known.add(name)

@@ -65,6 +65,16 @@ def herd(at: datetime, pointer: str = "/schedule") -> LintWarning:
     )
 
 
+def no_run(after: datetime, ends_at: datetime | None, pointer: str = "/schedule") -> LintWarning:
+    """The warning about a schedule that has no slot left, seen from an instant."""
+    shown, end = (
+        None if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for at in (after, ends_at)
+    )
+    until = f" and until {end}" if end else ""
+    return LintWarning("no_run", f"has no run after {shown}{until}", pointer)
+
+
 def lint_expression(e: CronExpression) -> Iterator[tuple[str, str]]:
     """Warnings about an expression alone: (code, message)."""
     second, minute, hour, day, _, weekday, _ = e.fields

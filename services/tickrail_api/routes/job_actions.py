@@ -146,6 +146,8 @@ def ledger(call: Reads, job: str, query: Annotated[LedgerQuery, Query()]) -> Res
     """The ledger: one row for each due slot: launched, skipped and why, upcoming. Scope: read."""
     since = instant_parameter("from", query.since)
     until = instant_parameter("to", query.until)
+    if since is not None and until is not None and until < since:
+        raise bad_parameter("to", "is before from", "the same instant or a later one")
     scope = ["slots", job, since, until, query.sort]
     with call.read() as tx:
         found = require(tx, path_ref(job))

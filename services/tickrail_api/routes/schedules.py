@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from fastapi import APIRouter
@@ -11,7 +12,7 @@ from tickrail.core.definition import Plan, instant_text, read_calendars
 from tickrail.core.documents import Reader
 from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.ids import JobId
-from tickrail.core.lint import lint
+from tickrail.core.lint import lint, no_run
 from tickrail.core.ports_api import JobRecord, Transaction
 from tickrail.core.schedule import parse_schedule, schedule_document
 from tickrail.core.words import plan_words
@@ -46,29 +47,42 @@ def preview(call: Reads) -> Response:
 def _preview(tx: Transaction, document: object) -> Answer:
     reader = Reader(document)
     after = reader.instant("after") or tx.now
-    starts_at, ends_at = reader.instant("starts_at"), reader.instant("ends_at")
     n = reader.whole("n", 10, low=1, high=500)
     ref = reader.text("job", maximum=140)
     job = None if ref is None else _job(tx, ref)
-    given = reader.raw("schedule")
-    hashed: JobId | None = None if job is None else job.id
-    schedule = reader.parse(lambda: parse_schedule(given, job=hashed, now=tx.now, stored=True))
-    calendars = read_calendars(reader)
-    reader.finish("preview")
-    plan = resolve(
-        tx, Plan(schedule=schedule, starts_at=starts_at, ends_at=ends_at, calendars=calendars)
-    )
+    plan = _plan(tx, reader, job)
     found = first_slots(plan, after, n)
-    crowd = crowd_hints(tx, found[0] if found else None)
+    warnings = [*lint(plan.schedule, tx.now), *crowd_hints(tx, found[0] if found else None)]
+    if plan.schedule is not None and not found:
+        warnings.append(no_run(after, plan.ends_at))
+    schedule = plan.schedule
     return Answer(
         {
             "items": [slot_document(s) for s in shown_slots(plan, after, n)],
             "words": plan_words(plan),
             "schedule": None if schedule is None else schedule_document(schedule),
-            "lint": [lint_document(w) for w in (*lint(schedule, tx.now), *crowd)],
+            "lint": [lint_document(w) for w in warnings],
             "difference": None if job is None else _difference(tx, job, found, after, n),
         }
     )
+
+
+def _plan(tx: Transaction, reader: Reader, job: JobRecord | None) -> Plan:
+    """What is to be looked at; the job's own schedule where a job is named and no schedule."""
+    starts_at, ends_at = reader.instant("starts_at"), reader.instant("ends_at")
+    if starts_at and ends_at and ends_at <= starts_at:
+        reader.problem("ends_at", "is not after starts_at", "a later instant")
+    given = reader.raw("schedule")
+    key: JobId | None = None if job is None else job.id
+    schedule = reader.parse(lambda: parse_schedule(given, job=key, now=tx.now, stored=True))
+    calendars = read_calendars(reader)
+    reader.finish("preview")
+    if job is None or reader.names("schedule"):
+        plan = Plan(schedule=schedule, starts_at=starts_at, ends_at=ends_at, calendars=calendars)
+        return resolve(tx, plan)
+    own = plan_of(tx, job)
+    own = replace(own, starts_at=starts_at or own.starts_at, ends_at=ends_at or own.ends_at)
+    return own if calendars is None else resolve(tx, replace(own, calendars=calendars))
 
 
 def _difference(

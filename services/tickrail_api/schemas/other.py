@@ -30,7 +30,9 @@ class Upcoming(Document):
 class PreviewRequest(Document):
     """A schedule to look at, saved or not."""
 
-    schedule: dict[str, Any] | None = Field(description="As in a job.")
+    schedule: dict[str, Any] | None = Field(
+        None, description="As in a job; null is by hand. Left out beside `job`: that job's own."
+    )
     starts_at: Instant | None = None
     ends_at: Instant | None = None
     calendars: CalendarUse | None = Field(None, description="As in a job.")

@@ -254,9 +254,63 @@ def test_the_preview_compares_with_a_job(acme: Caller) -> None:
         ({"schedule": None, "n": 0}, "/n"),
         ({"schedule": None, "job": "a"}, "/job"),
         ({"schedul": None}, "/schedul"),
+        (
+            {
+                "schedule": {"cron": "0 2 * * *"},
+                "starts_at": "2026-01-02T00:00:00Z",
+                "ends_at": "2026-01-02T00:00:00Z",
+            },
+            "/ends_at",
+        ),
     ):
         refused = acme.post("/v1/schedules/preview", document, expect=422)
         assert [e["pointer"] for e in refused["errors"]] == [pointer]
+
+
+def test_the_preview_of_a_job_alone_is_that_of_its_own_schedule(acme: Caller) -> None:
+    acme.create("a", schedule={"cron": "0 2 * * *", "time_zone": "Europe/Berlin"}, payload=1)
+    asked = {"job": "name:a", "after": "2026-01-01T00:00:00Z", "n": 2}
+    found = acme.post("/v1/schedules/preview", asked, expect=200)
+    assert [x["at"] for x in found["items"]] == ["2026-01-01T01:00:00Z", "2026-01-02T01:00:00Z"]
+    assert found["difference"] == {"added": [], "removed": []}
+    assert found["schedule"]["time_zone"] == "Europe/Berlin"
+    shorter = {**asked, "ends_at": "2026-01-01T12:00:00Z"}
+    found = acme.post("/v1/schedules/preview", shorter, expect=200)
+    assert found["difference"] == {"added": [], "removed": ["2026-01-02T01:00:00Z"]}
+    found = acme.post("/v1/schedules/preview", {**asked, "schedule": None}, expect=200)
+    assert (found["words"], len(found["difference"]["removed"])) == ("By hand only", 2)
+
+
+@pytest.mark.parametrize(
+    ("document", "until"),
+    [
+        ({"schedule": {"cron": "0 0 0 1 1 ? 2020"}}, ""),
+        ({"schedule": {"at": "2020-01-01T00:00:00Z"}}, ""),
+        (
+            {"schedule": {"cron": "0 2 * * *"}, "ends_at": "2026-01-01T00:30:00Z"},
+            " and until 2026-01-01T00:30:00Z",
+        ),
+    ],
+    ids=["a past year", "a past instant", "no slot before the end"],
+)
+def test_the_preview_says_that_there_is_no_run(
+    acme: Caller, document: dict[str, object], until: str
+) -> None:
+    asked = {**document, "after": "2026-01-01T00:00:00Z"}
+    found = acme.post("/v1/schedules/preview", asked, expect=200)
+    assert found["items"] == []
+    [warning] = [w for w in found["lint"] if w["code"] == "no_run"]
+    assert warning["message"] == f"has no run after 2026-01-01T00:00:00Z{until}"
+
+
+def test_a_range_of_slots_that_ends_before_it_begins_is_refused(acme: Caller) -> None:
+    acme.create("a", schedule={"cron": "0 2 * * *"})
+    edges = {"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}
+    refused = acme.get("/v1/jobs/name:a/slots", **edges, expect=422)
+    assert [e["message"] for e in refused["errors"]] == ["is before from"]
+    assert "to" in refused["errors"][0]["pointer"]
+    same = {"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    assert acme.get("/v1/jobs/name:a/slots", **same)["items"] == []
 
 
 def test_an_edit_under_a_clock_that_was_set_back_plans_nothing_twice(office: Office) -> None:

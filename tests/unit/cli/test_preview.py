@@ -58,3 +58,16 @@ def test_what_cannot_be_read_is_refused_in_one_line(
     assert (found.code, found.out) == (1, "")
     assert found.err.startswith(said)
     assert found.err.count("\n") == 1
+
+
+def test_what_begins_when_the_last_run_ended_has_one_run_that_is_known(tickrail: Tickrail) -> None:
+    document = '{"every": "15m", "anchor": "2026-01-01T00:00:00Z", "measured_from": "completion"}'
+    start = ("--from", "2026-01-01T00:00:00Z", "--output", "json")
+    found = tickrail("preview", document, *start).json()
+    assert [item["at"] for item in found["items"]] == ["2026-01-01T00:15:00Z"]
+    assert found["words"].endswith("after the last run ended")
+
+
+def test_a_schedule_that_has_passed_is_refused_in_the_words_of_the_api(tickrail: Tickrail) -> None:
+    said = tickrail("preview", "0 0 0 1 1 ? 2020", "--from", "2026-01-01T00:00:00Z")
+    assert said.err.startswith("Error: /cron: has no run after 2026-01-01T00:00:00Z")
