@@ -16,7 +16,7 @@ from tests.simulation.kernel import Kernel, Process, SimClock
 from tests.support.memory_api import MemoryApi
 from tests.support.memory_coord import MemoryEtcd
 from tests.support.memory_store import MemoryOwnerStore
-from tests.support.memory_tables import MemoryDatabase
+from tests.support.memory_tables import CLAIMS_STEP, MemoryDatabase
 from tests.support.memory_worker import MemoryWorkerStore
 from tests.support.memory_zone_data import MemoryZoneData
 
@@ -26,7 +26,7 @@ from tickrail.core.ports import ClaimAnswer, ClaimRequest, LostClaim, Owned, Swe
 from tickrail.core.ports_backfill import Backfilled, BackfillPlanner
 from tickrail.core.verdict import Verdict
 
-PER_SECOND = 64_000
+PER_SECOND, EPOCH = 64_000, 1000.0
 TRANSACTION = 2.0
 """So long the database bears with an owner's transaction that does nothing, in seconds."""
 _ROWS = ("jobs", "launches", "backfills")
@@ -44,11 +44,17 @@ class SimDatabase(MemoryDatabase):
         self.fence_locks: dict[Partition, object] = {}
         self.fence.locked = self.fence_locks  # type: ignore[assignment]
         self.restores = 0
+        self.fence.advance_claims = self.move_claims  # type: ignore[method-assign]
 
     @contextmanager
     def transaction(self, name: str) -> Iterator[datetime]:
         del name
         yield self.clock.now()
+
+    def move_claims(self) -> None:
+        """Claim numbers follow the clock; where they are there already, they make a step."""
+        now = int((EPOCH + self.kernel.now + self.clock.ahead) * PER_SECOND)
+        self._claims = now if self._claims < now else self._claims + CLAIMS_STEP
 
     def save(self) -> dict[str, Any]:
         """All tables as they are."""
@@ -131,13 +137,8 @@ class SimWorkerStore(MemoryWorkerStore):
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
         if self._opened != self._sim.restores:
             self._opened = self._sim.restores
-            self.move_claims()
+            self._sim.move_claims()
         return super().claim(requests, worker)
-
-    def move_claims(self) -> None:
-        """What a new connection does first: numbers follow the clock."""
-        now = int(self._sim.kernel.now * PER_SECOND)
-        self._sim._claims = max(self._sim._claims, now)
 
 
 class SimEtcd(MemoryEtcd):

@@ -69,7 +69,7 @@ class FenceStore(Protocol):
         ...
 
     def advance_claims(self) -> None:
-        """Move the claim sequence on by 1,000,000, past any claim number that may have been lost.
+        """Move the claim sequence on, past any claim number that may have been lost.
 
         Called before a partition is taken again whose stored epoch was found to be lower.
         """

@@ -40,19 +40,20 @@ def hold_fence(
     return frozenset(held), FenceReport(tuple(higher), tuple(lower))
 
 
-def advance_claims(cursor: Cursor, step: int = 0) -> None:
-    """Move the claim sequence on by `step`, and at least to where the database's clock is.
+def advance_claims(cursor: Cursor) -> None:
+    """Move the claim sequence on, past every number that a failover may have lost.
 
-    By the clock no number comes again that was lost with the last transactions, also where the
-    call that moved the sequence on before it was lost with them: 64,000 numbers belong to each
-    second, so 48 bits last until 2109. Two at once must not move it: the later would set it back,
+    To where the database's clock is, so that no number comes again although earlier moves were
+    lost with it: 64,000 numbers belong to each second, so 48 bits last until 2109. By 1,000,000
+    where the sequence is there already. Two at once must not move it: the later would set it back,
     and numbers drawn in between would be drawn again.
     """
     cursor.execute("select pg_advisory_xact_lock(%s)", [_CLAIMS_LOCK])
     cursor.execute(
-        "select setval('claims', greatest((select last_value from claims) + %s,"
-        " (extract(epoch from clock_timestamp()) * %s)::int8))",
-        [step, _CLAIMS_PER_SECOND],
+        "select setval('claims', case when last_value < clock then clock else last_value + %s end)"
+        " from claims, lateral (select (extract(epoch from clock_timestamp()) * %s)::int8 as clock)"
+        " as numbers",
+        [CLAIMS_STEP, _CLAIMS_PER_SECOND],
     )
 
 
@@ -113,9 +114,9 @@ class PostgresFenceStore:
             return cast("datetime", row[0] if row else None)
 
     def advance_claims(self) -> None:
-        """Move the claim sequence on by 1,000,000, past what a failover may have lost."""
+        """Move the claim sequence on, past what a failover may have lost."""
         with self._session.transaction() as cursor:
-            advance_claims(cursor, CLAIMS_STEP)
+            advance_claims(cursor)
 
     def close(self) -> None:
         """Give the connection back."""

@@ -207,9 +207,15 @@ def test_claims_go_on_above_what_a_failover_may_have_lost(
     launch = make_launch(bed)
     first = claim_one(bed, store, launch)
     store.finish([end_of(first, verdict(first, State.DUE))])
+    bed.conn.execute("select setval('claims', 1)")  # what was drawn since is lost
     fence.advance_claims()
     second = claim_one(bed, store, launch, 2)
-    assert second.claim > first.claim + 1_000_000 - 1
+    assert second.claim > first.claim
+    store.finish([end_of(second, verdict(second, State.DUE))])
+    ahead = second.claim + 10**12  # of the clock, which was set back
+    bed.conn.execute("select setval('claims', %s)", [ahead])
+    fence.advance_claims()
+    assert claim_one(bed, store, launch, 3).claim > ahead + 1_000_000 - 1
 
 
 def test_a_claim_on_a_new_connection_is_above_those_that_a_failover_may_have_lost(
