@@ -184,11 +184,17 @@ class Account:
                 )
             self._granted(process, r.id, claim.claim)
 
+    @property
+    def _numbers_may_repeat(self) -> bool:
+        """After two failovers in a row, or where the database's clock was set back."""
+        return self.db.restores > 1 or self.database_clock_moved
+
     def _granted(self, process: Process, launch: UUID, claim: int) -> None:
         self.kernel.say(process.name, "claimed", self._name(launch), claim)
-        if claim in self._numbers:
+        known = self._numbers_may_repeat
+        if claim in self._numbers and not known:
             raise Violation("claims grow", f"{self._name(launch)}: {claim} once more")
-        if claim <= self._highest.get(launch, -1):
+        if claim <= self._highest.get(launch, -1) and not known:
             raise Violation(
                 "claims grow", f"{self._name(launch)}: {claim} after {self._highest[launch]}"
             )
@@ -247,7 +253,7 @@ class Account:
         ) and not known:  # fmt: skip
             raise Violation("no start without a live claim", f"{name} is {row.state}")
         earlier = self._starts[run.launch_id]
-        if run.claim in earlier:
+        if run.claim in earlier and not self._numbers_may_repeat:
             raise Violation("a claim starts one run", name)
         if row is not None and not row.rerun and not known:
             for claim in earlier:

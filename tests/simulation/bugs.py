@@ -159,7 +159,7 @@ def _claim_without_attempt(patch: pytest.MonkeyPatch) -> None:
 @bug(happens("restore", server="db"))
 def _claim_numbers_come_again(patch: pytest.MonkeyPatch) -> None:
     """Claim numbers that a failover lost are given again."""
-    patch.setattr(servers.SimDatabase, "move_claims", lambda _self: None)
+    patch.setattr(servers.SimDatabase, "move_claims", lambda *_: None)
 
 
 @bug()

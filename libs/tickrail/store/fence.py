@@ -40,11 +40,11 @@ def hold_fence(
     return frozenset(held), FenceReport(tuple(higher), tuple(lower))
 
 
-def advance_claims(cursor: Cursor) -> None:
-    """Move the claim sequence on, past every number that a failover may have lost.
+def advance_claims(cursor: Cursor, step: int = 0) -> None:
+    """Move the claim sequence on, past the numbers that a failover may have lost.
 
-    To where the database's clock is, so that no number comes again although earlier moves were
-    lost with it: 64,000 numbers belong to each second, so 48 bits last until 2109. By 1,000,000
+    To where the database's clock is: 64,000 numbers belong to each second (48 bits last until
+    2109), so what was drawn before is lower, also where earlier moves were lost with it. By `step`
     where the sequence is there already. Two at once must not move it: the later would set it back,
     and numbers drawn in between would be drawn again.
     """
@@ -53,7 +53,7 @@ def advance_claims(cursor: Cursor) -> None:
         "select setval('claims', case when last_value < clock then clock else last_value + %s end)"
         " from claims, lateral (select (extract(epoch from clock_timestamp()) * %s)::int8 as clock)"
         " as numbers",
-        [CLAIMS_STEP, _CLAIMS_PER_SECOND],
+        [step, _CLAIMS_PER_SECOND],
     )
 
 
@@ -116,7 +116,7 @@ class PostgresFenceStore:
     def advance_claims(self) -> None:
         """Move the claim sequence on, past what a failover may have lost."""
         with self._session.transaction() as cursor:
-            advance_claims(cursor)
+            advance_claims(cursor, CLAIMS_STEP)
 
     def close(self) -> None:
         """Give the connection back."""
