@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -21,9 +21,11 @@ MAX_STEPS: Final = 50_000
 """What the rules of a calendar may cost for the next years, in sum."""
 YEARS_AHEAD: Final = 3
 _YEAR_STEPS: Final = 10
+"""Of a rule and year; each occurrence is one more."""
 _LONGEST: Final = timedelta(days=366)
 _YEAR: Final = timedelta(days=365)
-_CACHED_YEARS: Final = 32
+_CACHED_YEARS: Final = 48
+"""More than a search passes, so that the next one finds its years."""
 _EPOCH: Final = EPOCH.replace(tzinfo=None)
 _SECOND: Final = timedelta(seconds=1)
 DATE_FORM: Final = "a local day such as 2026-12-24"
@@ -82,10 +84,15 @@ class Event:
 
 
 class Recurring:
-    """The set of the local seconds of events that recur, worked out a year at a time."""
+    """The set of the local seconds of events that recur, worked out a year at a time.
+
+    Attributes:
+        steps: what that has cost up to now.
+    """
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
+        self.steps = 0
         # What begins on the last day of a year lasts into the next, or the one after that.
         self._back = 2 if any(e.length > _YEAR for e in events) else 1
         self._begun = lru_cache(maxsize=_CACHED_YEARS)(self._begin)
@@ -99,15 +106,25 @@ class Recurring:
         return Stretch(found.inside, max(found.start, start), min(found.end, start + length))
 
     def _begin(self, year: int) -> list[tuple[int, int]]:
-        return [span for e in self._events for span in e.spans(year)]
+        found = [span for e in self._events for span in e.spans(year)]
+        self.steps += rule_steps(self._events, found)
+        return found
 
     def _compile(self, year: int) -> Spans:
         return Spans(s for y in range(year - self._back, year + 1) for s in self._begun(y))
 
 
+def rule_steps(rules: Sized, occurrences: Sized) -> int:
+    """What it costs to work out rules for a year: ten steps a rule, one an occurrence."""
+    return _YEAR_STEPS * len(rules) + len(occurrences)
+
+
 @dataclass
 class EventCosts:
-    """Counts what rules cost from now to three years ahead."""
+    """Counts what rules cost from now to three years ahead.
+
+    One that begins later is counted from its first year on: it will cost then what others cost now.
+    """
 
     now: datetime
     steps: int = 0
@@ -119,8 +136,11 @@ class EventCosts:
             return None
         if event.rule.count is not None:
             self.steps += event.rule.count
-        for year in range(self.now.year, min(self.now.year + YEARS_AHEAD, 9999) + 1):
-            self.steps += _YEAR_STEPS + len(event.spans(year))
+        first = max(self.now.year, event.start.year)
+        for year in range(first, min(first + YEARS_AHEAD, 9999) + 1):
+            self.steps += rule_steps((event,), event.spans(year))
+            if self.steps > MAX_STEPS:
+                break
         if self.steps <= MAX_STEPS:
             return None
         self.refused = True

@@ -65,6 +65,12 @@ class Calendar:
     _layers: Sequence[tuple[Zone, Sequence[LocalSet]]] = field(
         default=(), compare=False, repr=False
     )
+    _recurring: Sequence[Recurring] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Know those whose cost grows."""
+        found = tuple(s for _, sets in self._layers for s in sets if isinstance(s, Recurring))
+        object.__setattr__(self, "_recurring", found)
 
     def stretch(self, at: int) -> Stretch:
         """Whether an instant (Unix seconds) belongs to the calendar, and where that is so.
@@ -83,6 +89,11 @@ class Calendar:
                     return Stretch(True, max(low, piece.start), min(high, piece.end, FAR))
                 start, end = max(start, low), min(end, high)
         return Stretch(False, start, end)
+
+    @property
+    def steps(self) -> int:
+        """What working out its rules has cost up to now (`calendar_events.rule_steps`)."""
+        return sum(one.steps for one in self._recurring)
 
     def contains(self, at: int) -> bool:
         """Whether an instant (Unix seconds) belongs to the calendar."""

@@ -3,26 +3,40 @@
 Under `skip` a slot that lies where a calendar forbids it is left out. Under `next_allowed` it moves
 to the first allowed second after it; several that move to the same second are one slot, and so is
 one that moves onto a slot which is there anyway.
+
+**A search under calendars is bounded.** It ends 20 years after the first slot that a calendar
+forbids, or behind 1,500 forbidden stretches in a row: no run is known then. And where the rules of
+the calendars take more than 50,000 steps to be worked out, it is given up with an error; what was
+worked out stays, so that the next attempt with the same calendars goes on from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.recurrence import Missed, Slot, describe, missed, next_after
-from tickrail.core.schedule_values import Schedule
+from tickrail.core.schedule_values import AnyOf, Schedule
 from tickrail.core.zones import EPOCH, FAR
 
-MAX_STRETCHES: Final = 8_000
-"""So many forbidden stretches in a row are passed in search of a slot (some 20 years of days)."""
+MAX_STRETCHES: Final = 1_500
+"""So many forbidden stretches in a row are passed in search of a slot: four years of nights."""
+_MOST_ASKED: Final = 6_000
+"""So often a search asks the parts of a combination, together."""
+SEARCH_YEARS: Final = 20
+"""So far behind the first slot that is forbidden a search goes."""
+SEARCH_STEPS: Final = 50_000
+"""What the rules of the calendars may cost for one allowance, beyond what is worked out already."""
+_SEARCH: Final = SEARCH_YEARS * 31_557_600
 _SECOND: Final = timedelta(seconds=1)
 _TICK: Final = timedelta(microseconds=1)
-_FAR_INSTANT: Final = EPOCH + 253_402_000_000 * _SECOND
+_FAR_SECOND: Final = 253_402_000_000
 """In the last days of year 9999."""
+_FAR_INSTANT: Final = EPOCH + _FAR_SECOND * _SECOND
 
 
 class OnExcluded(StrEnum):
@@ -76,6 +90,11 @@ class Times(Protocol):
         """Its name."""
         ...
 
+    @property
+    def steps(self) -> int:
+        """What working out its rules has cost so far; it grows where a new year is asked for."""
+        ...
+
     def stretch(self, at: int, /) -> Stretched:
         """The stretch round a Unix second; it need not be the longest one."""
         ...
@@ -91,7 +110,7 @@ class Ruling(NamedTuple):
 
 @dataclass(frozen=True)
 class Allowance:
-    """The calendars of a job, ready to be asked.
+    """The calendars of a job, ready to be asked; made anew for each decision about the job.
 
     `patience`: behind so many forbidden stretches in a row, a search for a slot is given up.
     """
@@ -100,9 +119,33 @@ class Allowance:
     include: tuple[Times, ...] = ()
     on_excluded: OnExcluded = OnExcluded.SKIP
     patience: int = MAX_STRETCHES
+    _steps_left_at: int = field(init=False, default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Count from what the calendars have cost others already."""
+        object.__setattr__(self, "_steps_left_at", self._steps() + SEARCH_STEPS)
+
+    def _steps(self) -> int:
+        return sum(c.steps for c in self.exclude) + sum(c.steps for c in self.include)
 
     def at(self, second: int) -> Ruling:
-        """Whether a Unix second is allowed."""
+        """Whether a Unix second is allowed.
+
+        Raises:
+            InvalidInputError: the calendars' rules cost more than `SEARCH_STEPS` for what was asked
+                up to now.
+        """
+        if self._steps() > self._steps_left_at:
+            raise InvalidInputError(
+                "The calendars are too costly to find a run.",
+                [
+                    Problem(
+                        "/calendars",
+                        f"cost more than {SEARCH_STEPS:,} steps before a run is found",
+                        "calendars with fewer rules, or rules with fewer occurrences",
+                    )
+                ],
+            )
         low, high = -FAR, FAR
         for calendar in self.exclude:
             found = calendar.stretch(second)
@@ -122,22 +165,32 @@ class Allowance:
         )
 
     def forbidden_from(self, second: int) -> int:
-        """The first second of the forbidden time without a break that this second lies in."""
-        ruling = self.at(second)
-        for _ in range(MAX_STRETCHES):
-            before = self.at(ruling.start - 1)
-            if before.by is None or before.start <= -FAR:
+        """The first second of the forbidden time without a break that a forbidden second lies in.
+
+        At most 20 years before it, and as many stretches as patience allows.
+        """
+        earliest = second - _SEARCH
+        start = self.at(second).start
+        for _ in range(self.patience):
+            if start <= earliest:
+                return earliest
+            before = self.at(start - 1)
+            if before.by is None:
                 break
-            ruling = before
-        return ruling.start
+            start = before.start
+        return start
 
     def forbidden_until(self, second: int) -> int:
-        """The first allowed second after a forbidden one; FAR where none comes."""
+        """The first allowed second after a forbidden one; FAR where none is known.
+
+        The search ends 20 years ahead, in year 9999, and where patience ends.
+        """
+        latest = min(second + _SEARCH, _FAR_SECOND - 1)
         ruling = self.at(second)
-        for _ in range(MAX_STRETCHES):
+        for _ in range(self.patience):
             if ruling.by is None:
                 return ruling.start
-            if ruling.end >= FAR:
+            if ruling.end > latest:
                 break
             ruling = self.at(ruling.end)
         return FAR
@@ -153,35 +206,53 @@ class Timetable:
     def next_after(self, after: datetime) -> datetime | None:
         """The first slot to launch strictly after an instant; None where none is found.
 
-        The search ends 400 years ahead, and where the allowance's patience ends.
+        Without calendars the search ends 400 years ahead. Under calendars it ends 20 years behind
+        the first slot that one of them forbids, and where the allowance's patience ends.
+
+        Raises:
+            InvalidInputError: the rules of the calendars cost too much to be worked out so far.
         """
         allowance = self.allowance
         if allowance is None:
             return next_after(self.schedule, after)
         if allowance.on_excluded is OnExcluded.NEXT_ALLOWED:
             return self._next_moved(allowance, after)
-        at = after
-        for _ in range(allowance.patience):
+        at, latest = after, FAR
+        parts = len(self.schedule.parts) if isinstance(self.schedule, AnyOf) else 1
+        for _ in range(min(allowance.patience, _MOST_ASKED // parts)):
             slot = next_after(self.schedule, at)
-            if slot is None:
+            if slot is None or (second := _second(slot)) > latest:
                 return None
-            ruling = allowance.at(_second(slot))
+            ruling = allowance.at(second)
             if ruling.by is None:
                 return slot
-            if ruling.end >= FAR:
+            latest = min(latest, second + _SEARCH)
+            if ruling.end > latest:
                 return None
             at = _instant(ruling.end) - _TICK
         return None
 
     def _next_moved(self, allowance: Allowance, after: datetime) -> datetime | None:
-        at, second = after, _second(after)
-        if allowance.at(second).by is not None:
-            at = min(after, _instant(allowance.forbidden_from(second)) - _TICK)
-        slot = next_after(self.schedule, at)
+        second = _second(after)
+        slot = self._first_waiting(allowance, second, after)
         if slot is None or allowance.at(_second(slot)).by is None:
             return slot
-        moved = allowance.forbidden_until(_second(slot))
+        moved = allowance.forbidden_until(max(_second(slot), second))
         return None if moved >= FAR else _instant(moved)
+
+    def _first_waiting(self, allowance: Allowance, second: int, after: datetime) -> datetime | None:
+        """The first slot behind an instant, or before it in the same forbidden time."""
+        ruling = allowance.at(second)
+        if ruling.by is None:
+            return next_after(self.schedule, after)
+        # Most often the stretch itself holds one; walking back to where it all began takes longer.
+        slot = self._next_since(max(ruling.start, second - _SEARCH), after)
+        if slot is not None and slot <= after:
+            return slot
+        return self._next_since(allowance.forbidden_from(second), after)
+
+    def _next_since(self, second: int, after: datetime) -> datetime | None:
+        return next_after(self.schedule, min(after, _instant(second) - _TICK))
 
     def missed(self, after: datetime, until: datetime, limit: int) -> Missed | None:
         """The slots to launch in `after < slot <= until`, as `recurrence.missed`."""
@@ -191,11 +262,17 @@ class Timetable:
         if first is None or first > until:
             return None
         tally = _Tally(max(1, limit))
+        moved: int | None = None
         for forbidden, low, high in self._pieces(self.allowance, after, until):
             if not forbidden:
                 tally.add(missed(self.schedule, low, high, limit))
             elif self.allowance.on_excluded is OnExcluded.NEXT_ALLOWED:
-                tally.add(self._moved_out(self.allowance, low, high, after, until))
+                slot = next_after(self.schedule, low)
+                if slot is None or slot > high or (moved is not None and _second(slot) < moved):
+                    continue  # no slot, or one that moves to where those before it moved
+                # A slot at or before `after` is in the forbidden time that this instant lies in.
+                moved = self.allowance.forbidden_until(max(_second(slot), _second(after)))
+                tally.add(self._moved_to(moved, after, until))
         return tally.result()
 
     def excluded(self, after: datetime, until: datetime, limit: int) -> Missed | None:
@@ -243,7 +320,7 @@ class Timetable:
         """The end of the allowed time that a slot lies in."""
         if self.allowance is None:
             return _FAR_INSTANT
-        return _instant(min(self.allowance.at(_second(slot)).end, _second(_FAR_INSTANT)))
+        return _instant(min(self.allowance.at(_second(slot)).end, _FAR_SECOND))
 
     def _pieces(
         self, allowance: Allowance, after: datetime, until: datetime
@@ -260,14 +337,8 @@ class Timetable:
             yield ruling.by is not None, max(low, _instant(ruling.start) - _TICK), high
             low = high
 
-    def _moved_out(
-        self, allowance: Allowance, low: datetime, high: datetime, after: datetime, until: datetime
-    ) -> Missed | None:
-        """The slot that those of a forbidden stretch move to, where no other slot is."""
-        slot = next_after(self.schedule, low)
-        if slot is None or slot > high:
-            return None
-        second = allowance.forbidden_until(_second(slot))
+    def _moved_to(self, second: int, after: datetime, until: datetime) -> Missed | None:
+        """The slot that those of a forbidden time move to, where no other slot is."""
         if second >= FAR:
             return None
         moved = _instant(second)
@@ -307,6 +378,6 @@ def _second(instant: datetime) -> int:
 
 
 def _instant(second: int) -> datetime:
-    if second >= _second(_FAR_INSTANT):
+    if second >= _FAR_SECOND:
         return _FAR_INSTANT
     return EPOCH + max(second, -62_135_000_000) * _SECOND

@@ -25,6 +25,7 @@ from tickrail.core.plan import first_due, plan_resume
 from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
 from tickrail.core.schedule import AnyOf, At, Schedule
 from tickrail.core.sharding import partition_of
+from tickrail.core.timetable import SEARCH_YEARS
 from tickrail.engine.job_rules import (
     ANY,
     PAUSED,
@@ -259,6 +260,9 @@ class Jobs:
         due = first_due(plan, job, after)
         if due is None:
             place = "/schedule" if plan.ends_at is None else "/ends_at"
+            if plan.allowance is not None:
+                what = f"has no run within {SEARCH_YEARS} years under its calendars"
+                raise _never(place, what, "a time that the calendars allow")
             raise _never(place, "leaves no run to come", "a time that is to come")
         return due
 

@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tickrail.core.calendars import parse_calendar
+from tickrail.core.errors import InvalidInputError
+from tickrail.core.recurrence import slot_of
 from tickrail.core.schedule import AnyOf, At, Cron, Every, Schedule, next_after
-from tickrail.core.timetable import Allowance, OnExcluded, Ruling, Times, Timetable
+from tickrail.core.timetable import (
+    MAX_STRETCHES,
+    SEARCH_STEPS,
+    Allowance,
+    OnExcluded,
+    Ruling,
+    Times,
+    Timetable,
+)
 from tickrail.core.zones import FAR
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -26,6 +37,7 @@ class Ranges:
 
     name: str
     ranges: tuple[tuple[int, int], ...]
+    steps: int = 0
 
     def stretch(self, at: int, /) -> "Found":  # noqa: UP037 - below
         second = at - int(START.timestamp())
@@ -150,8 +162,8 @@ def test_what_is_shown_is_what_is_launched_and_what_is_left_out(table: Timetable
     launched = [s.at for s in shown if not any(n.startswith("excluded:") for n in s.notes)]
     walked: list[datetime] = []
     slot = table.next_after(START)
-    while slot is not None and shown and slot <= shown[-1].at:
-        walked.append(slot)
+    while slot is not None and shown and slot_of(slot) <= shown[-1].at:
+        walked.append(slot_of(slot))
         slot = table.next_after(slot)
     assert launched == walked
 
@@ -224,3 +236,126 @@ def test_the_end_of_the_allowed_time() -> None:
     assert table.allowance.at(int(at(100).timestamp())) == Ruling(
         "closed", int(at(90).timestamp()), int(at(200).timestamp())
     )
+
+
+DAILY = {"events": [{"start": "2026-01-01", "rrule": "FREQ=DAILY"}]}
+WHOLE_DAY = {"windows": [{"from": "00:00", "to": "24:00"}]}
+WEEK = {"weekdays": ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]}
+YEAR = {"yearly": [{"from": "01-01", "to": "12-31"}]}
+NIGHTS = {"windows": [{"from": "22:00", "to": "06:00"}]}
+
+
+def under(mode: OnExcluded, *documents: object, schedule: Schedule = HOURLY) -> Timetable:
+    exclude = tuple(parse_calendar(d, name=f"c{i}") for i, d in enumerate(documents))
+    return Timetable(schedule, Allowance(exclude, (), mode))
+
+
+@pytest.mark.parametrize("mode", list(OnExcluded))
+@pytest.mark.parametrize("document", [DAILY, WHOLE_DAY, WEEK, YEAR], ids=str)
+def test_a_calendar_of_all_time_leaves_no_run(mode: OnExcluded, document: object) -> None:
+    table = under(mode, document)
+    assert table.next_after(START) is None
+    assert table.missed(START, at(6000), 3) is None
+    assert table.next_after(datetime(9998, 12, 1, tzinfo=UTC)) is None
+    shown = table.upcoming(START, 3)
+    assert len(shown) == (3 if mode is OnExcluded.SKIP else 0)
+
+
+def test_a_search_ends_twenty_years_behind_the_first_forbidden_slot() -> None:
+    def freeze(last: str) -> object:
+        return {"dates": [{"from": "2026-03-01", "to": last}]}
+
+    for mode in OnExcluded:
+        assert under(mode, freeze("2046-02-27")).next_after(START) == datetime(
+            2046, 2, 28, tzinfo=UTC
+        )
+        assert under(mode, freeze("2046-03-05")).next_after(START) is None
+        # What a schedule alone has in the far future is no search under calendars.
+        rare = At(datetime(2070, 1, 1, tzinfo=UTC))
+        assert under(mode, YEAR, schedule=rare).next_after(START) is None
+        assert under(mode, freeze("2026-03-09"), schedule=rare).next_after(START) == rare.instant
+
+
+@dataclass
+class Counted:
+    """A calendar of single hours without end, which counts how often it is asked."""
+
+    name: str = "hours"
+    steps: int = 0
+    asked: int = 0
+    price: int = 0
+
+    def stretch(self, at: int, /) -> Found:
+        self.asked += 1
+        self.steps += self.price
+        start = at - at % 3600
+        return Found(inside=True, start=start, end=start + 3600)
+
+
+@pytest.mark.parametrize("mode", list(OnExcluded))
+@pytest.mark.parametrize(
+    "schedule", [HOURLY, AnyOf(tuple(Cron(f"{i} * * * *") for i in range(20)))], ids=["one", "any"]
+)
+def test_a_search_in_vain_asks_so_often_at_most(mode: OnExcluded, schedule: Schedule) -> None:
+    hours = Counted()
+    assert Timetable(schedule, Allowance((hours,), (), mode)).next_after(START) is None
+    assert 300 <= hours.asked <= 2 * MAX_STRETCHES + 10
+
+
+@pytest.mark.parametrize("mode", list(OnExcluded))
+def test_rules_that_cost_too_much_end_a_search_with_an_error(mode: OnExcluded) -> None:
+    hours = Counted(price=SEARCH_STEPS // 100)
+    with pytest.raises(InvalidInputError) as caught:
+        Timetable(HOURLY, Allowance((hours,), (), mode)).next_after(START)
+    assert hours.asked < 110
+    assert caught.value.problems[0].pointer == "/calendars"
+    assert "50,000 steps" in caught.value.problems[0].message
+
+
+def test_the_next_attempt_with_the_same_calendars_goes_on() -> None:
+    """As a job's tick does: it has an error and tries again a minute later."""
+    rules = [
+        {"start": f"2026-01-01T{h:02d}:00", "duration": "1h", "rrule": "FREQ=DAILY"}
+        for h in range(24)
+    ]
+    calendar = parse_calendar({"events": rules}, name="c", now=START)
+    steps: list[int] = []
+    for _ in range(6):
+        table = Timetable(HOURLY, Allowance((calendar,)))
+        before = calendar.steps
+        try:
+            found = table.next_after(START)
+        except InvalidInputError:
+            steps.append(calendar.steps - before)
+        else:
+            assert found is None
+            break
+    else:
+        pytest.fail("no answer in six attempts")
+    assert steps
+    assert max(steps) < 1.5 * SEARCH_STEPS
+    again = calendar.steps
+    assert Timetable(HOURLY, Allowance((calendar,))).next_after(START) is None
+    assert calendar.steps == again
+
+
+def test_slots_of_a_long_forbidden_time_move_together() -> None:
+    """Thousands of stretches side by side, that end: each is looked at a few times."""
+    freeze = {"dates": [{"from": "2026-03-02", "to": "2027-02-28"}]}
+    end = datetime(2027, 3, 1, 6, tzinfo=UTC)
+
+    class Until(Counted):
+        def stretch(self, at: int, /) -> Found:
+            found = super().stretch(at)
+            return Found(
+                inside=at < int(end.timestamp()) - 3600 * 6, start=found.start, end=found.end
+            )
+
+    hours = Until()
+    calendar = parse_calendar(freeze, name="freeze")
+    table = Timetable(Cron("0 12 * * *"), Allowance((hours, calendar), (), OnExcluded.NEXT_ALLOWED))
+    low = datetime(2027, 2, 1, tzinfo=UTC)
+    found = table.missed(low, end, 5)
+    assert found is not None
+    assert found.oldest == (datetime(2027, 3, 1, tzinfo=UTC),)
+    assert hours.asked < 6 * MAX_STRETCHES

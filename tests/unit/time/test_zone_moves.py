@@ -213,6 +213,7 @@ class Night:
     """A calendar of every local night, in hours of UTC."""
 
     name = "night"
+    steps = 0
 
     def __init__(self, begins: int, ends: int) -> None:
         self.begins, self.ends = begins, ends
