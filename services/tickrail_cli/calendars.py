@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 import click
 
+from tickrail.sdk.client import ApiError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import read_document, read_text
 from tickrail_cli.output import Column
 
 _PAGE = 500
-_KINDS = ("dates", "yearly", "weekdays", "windows", "events")
+_ONE = {
+    "dates": "date",
+    "yearly": "yearly",
+    "weekdays": "weekday",
+    "windows": "window",
+    "events": "event",
+}
+_KINDS = tuple(_ONE)
+_NOT_FOUND = 404
 _SHOWN = 10
 
 
 def entries(calendar: Mapping[str, Any]) -> str:
     """How many entries of each kind."""
     counts = {kind: len(calendar.get(kind) or ()) for kind in _KINDS}
-    return ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "empty"
+    return ", ".join(
+        f"{n} {_ONE[kind] if n == 1 else kind}" for kind, n in counts.items() if n
+    ) or ("empty")
+
+
+def listed(kind: str, calendar: Mapping[str, Any]) -> object:
+    """The entries of a kind; names and days without the marks of JSON."""
+    found = calendar.get(kind)
+    plain = isinstance(found, list) and all(isinstance(entry, str) for entry in found)
+    return ", ".join(found) if found and plain else found
 
 
 LIST = (
@@ -36,7 +55,7 @@ CARD = (
     Column("version", "version"),
     Column("description", "description"),
     Column("time zone", "time_zone"),
-    *(Column(kind, kind) for kind in _KINDS),
+    *(Column(kind, partial(listed, kind)) for kind in _KINDS),
     Column("created", "created_at", "time"),
     Column("changed", "updated_at", "time"),
 )
@@ -106,7 +125,8 @@ def _said(session: Context, answer: Mapping[str, Any], *, dry_run: bool) -> str:
         lines.append(f"{what}{':' if moved['items'] else '.'}")
     for item in moved["items"][:_SHOWN]:
         before, after = (session.time(item["next_run_at"][k]) for k in ("before", "after"))
-        slots = f"{len(item['added'])} slots added, {len(item['removed'])} removed"
+        added = len(item["added"])
+        slots = f"{added} slot{'s' * (added != 1)} added, {len(item['removed'])} removed"
         ended = ", no run is left" if item["state"] == "finished" else ""
         lines.append(f"  {item['job']['name']}: next run {before} -> {after}{ended}; {slots}")
     if moved["jobs"] > _SHOWN:
@@ -168,5 +188,19 @@ def import_calendar(
 def delete_calendar(session: Context, /, *, name: tuple[str, ...]) -> None:
     """Delete calendars that no job uses."""
     for one in name:
-        session.client().request("DELETE", calendar_path(one))
-        session.done(f"Deleted {one}.")
+        # The API answers the same where there is none: it was deleted, or its name is misspelt.
+        if _is_there(session, one):
+            session.client().request("DELETE", calendar_path(one))
+            session.done(f"Deleted {one}.")
+        else:
+            session.done(f"There is no calendar {one}: nothing to delete.")
+
+
+def _is_there(session: Context, name: str) -> bool:
+    try:
+        session.client().request("GET", calendar_path(name))
+    except ApiError as e:
+        if e.status != _NOT_FOUND:
+            raise
+        return False
+    return True

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -20,6 +22,7 @@ from tickrail.core.words import in_words
 from tickrail.core.zones import EPOCH, UnknownZoneError, zone
 
 OUTPUTS = ("table", "json", "yaml")
+_POINTERS = {"--tz": "/time_zone", "--gap": "/gap", "--fold": "/fold"}
 _BEFORE_ALL = datetime(1, 1, 3, tzinfo=UTC)
 _EXPRESSION = re.compile(r"-(?:[^-A-Za-z]|[^-]\S*\s)")
 
@@ -29,10 +32,15 @@ def instant_text(value: datetime) -> str:
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def one_line(error: InvalidInputError) -> str:
-    """Every problem of a refused document in one line."""
+def one_line(error: InvalidInputError, flags: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Every problem of a refused document in one line.
+
+    Args:
+        error: what was refused.
+        flags: the flags that were given, by the pointer of what they say in the document.
+    """
     return "; ".join(
-        (f"{p.pointer}: " if p.pointer else "")
+        (f"{flags.get(p.pointer, p.pointer)}: " if p.pointer else "")
         + p.message
         + (f" ({p.expected})" if p.expected else "")
         for p in error.problems
@@ -147,7 +155,9 @@ def preview(
     try:
         value = parse_schedule(document, job=None, now=now, pointer="")
     except InvalidInputError as e:
-        raise click.ClickException(one_line(e)) from None
+        given = {"--tz": zone_name, "--gap": gap, "--fold": fold}
+        flags = {_POINTERS[name]: name for name, said in given.items() if said is not None}
+        raise click.ClickException(one_line(e, flags)) from None
     if isinstance(value, Every) and value.measured_from is MeasuredFrom.COMPLETION:
         count = 1  # the one after it is known when the run has ended
     slots = [] if value is None else upcoming(value, now, count)

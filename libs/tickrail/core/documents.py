@@ -7,6 +7,7 @@ field is refused with the nearest known name.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, TypeVar
 
-from tickrail.core.durations import parse_duration
+from tickrail.core.durations import format_duration, parse_duration
 from tickrail.core.errors import InvalidInputError, Problem
 
 E = TypeVar("E", bound=StrEnum)
@@ -38,6 +39,16 @@ def type_name(value: object) -> str:
         type(None): "null",
     }
     return names.get(type(value), type(value).__name__)
+
+
+def shown(value: object, longest: int = 60) -> str:
+    """A value as a message quotes it: a text in quotes, all else as JSON writes it."""
+    if isinstance(value, str):
+        return repr(value[:longest])
+    try:
+        return json.dumps(value, ensure_ascii=False)[:longest]
+    except (TypeError, ValueError, RecursionError):
+        return type_name(value)
 
 
 def text_problem(value: str) -> str | None:
@@ -107,6 +118,12 @@ class Reader:
         self._known.add(name)
         return self._doc.get(name) is not None
 
+    def without_meaning(self, names: Iterable[str], beside: str, expected: str) -> None:
+        """Note each of these fields that is there: they are known, but not beside this."""
+        for name in names:
+            if self.has(name):
+                self.problem(name, f"has no meaning beside {beside}", expected)
+
     def names(self, name: str) -> bool:
         """Whether the document says the field, be it null; makes the name known."""
         self._known.add(name)
@@ -150,8 +167,8 @@ class Reader:
             return default
         value = self._doc[name]
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            shown = value if isinstance(value, int | float) else type_name(value)
-            self.problem(name, f"is {str(shown)[:40]}", f"a whole number from {low} to {high}")
+            told = shown(value, 40) if isinstance(value, int | float) else type_name(value)
+            self.problem(name, f"is {told}", f"a whole number from {low} to {high}")
             return default
         return value
 
@@ -162,8 +179,8 @@ class Reader:
         value = self._doc[name]
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not low <= value <= high:
-            shown = value if isinstance(value, int | float) else type_name(value)
-            self.problem(name, f"is {str(shown)[:40]}", f"a number from {low:g} to {high:g}")
+            told = shown(value, 40) if isinstance(value, int | float) else type_name(value)
+            self.problem(name, f"is {told}", f"a number from {low:g} to {high:g}")
             return default
         return float(value)
 
@@ -177,7 +194,7 @@ class Reader:
             return kind(value)
         except ValueError:
             known = [e.value for e in kind]
-            self.problem(name, f"is {str(value)[:60]!r}", nearest(str(value), known))
+            self.problem(name, f"is {shown(value)}", nearest(str(value)[:200], known))
             return default
 
     def duration(
@@ -201,7 +218,8 @@ class Reader:
             self.problem(name, str(e), "a duration such as 30s, 5m, 1h30m, 2d")
             return default
         if not low <= parsed <= high:
-            self.problem(name, f"is {value}", f"from {low} to {high}")
+            bounds = f"from {format_duration(low)} to {format_duration(high)}"
+            self.problem(name, f"is {value}", bounds)
             return default
         return parsed
 

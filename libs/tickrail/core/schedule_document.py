@@ -13,7 +13,7 @@ from uuid import UUID
 from tickrail.core.calendar_pattern import ON_DATE, ON_WEEKDAY
 from tickrail.core.cron import NO_KEY, CronError, CronExpression
 from tickrail.core.cron_fields import WEEKDAY
-from tickrail.core.documents import MAX_UNKNOWN, Reader, type_name
+from tickrail.core.documents import MAX_UNKNOWN, Reader, shown, type_name
 from tickrail.core.durations import format_duration, parse_duration
 from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.recurrence import next_after
@@ -67,10 +67,10 @@ def parse_schedule(
         return None
     found = _Form(doc, pointer, job, now).parse()
     if not stored and next_after(found, now) is None:
-        place, shown = pointer, now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        place, start = pointer, now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if isinstance(doc, dict):
             place += "".join(f"/{form}" for form in FORMS if form in doc)
-        raise _invalid([Problem(place, f"has no run after {shown}", "a time that is to come")])
+        raise _invalid([Problem(place, f"has no run after {start}", "a time that is to come")])
     return found
 
 
@@ -151,6 +151,7 @@ class _Form:
         return Cron(expression.text, name, gap, fold, key)
 
     def _every(self) -> Every | None:
+        self.read.without_meaning(_PLACE, "every", "leave it out: an interval follows real time")
         period = self._period(self.read.raw("every"))
         anchor = self.read.instant("anchor") or self.now.astimezone(UTC)
         measured_from = self.read.choice("measured_from", MeasuredFrom.SCHEDULE)
@@ -165,8 +166,8 @@ class _Form:
         except ValueError:
             period = None
         if period is None:
-            shown = repr(text[:60]) if isinstance(text, str) else type_name(text)
-            self.read.problem("every", f"is {shown}", "a duration such as 30s, 15m, 1h30m, 7d")
+            told = repr(text[:60]) if isinstance(text, str) else type_name(text)
+            self.read.problem("every", f"is {told}", "a duration such as 30s, 15m, 1h30m, 7d")
         elif period % _SECOND or not _SECOND <= period <= MAX_PERIOD:
             expected = "whole seconds, from 1s to 100 years"
             self.read.problem("every", f"is {text}", expected)
@@ -184,6 +185,8 @@ class _Form:
             return None
         if value.tzinfo is None:
             return self._at_local(value)
+        expected = "leave it out, or give a local time"
+        self.read.without_meaning(_PLACE, "an instant with an offset", expected)
         try:
             instant = value.astimezone(UTC)
         except OverflowError:
@@ -221,15 +224,24 @@ class _Form:
         if not inner.has("unit"):
             inner.problem("unit", "is missing", "one of day, week, month, year")
         on = self._on(inner, unit)
-        clock = _CLOCK.fullmatch(inner.text("at", "", maximum=20) or "")
-        if clock is None:
-            inner.problem("at", "is no local time", "a time such as 02:00 or 02:00:30")
+        clock = self._clock(inner)
         anchor = self._anchor(inner, every, name)
         self.read.absorb(inner)
         if clock is None or self.read.problems:
             return None
         at = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
         return CalendarInterval(every, unit, on, at, name, gap, fold, anchor)
+
+    def _clock(self, inner: Reader) -> re.Match[str] | None:
+        """The time of day."""
+        expected = "a time such as 02:00 or 02:00:30"
+        text = inner.text("at", maximum=1000, expected=expected)
+        clock = None if text is None else _CLOCK.fullmatch(text)
+        if text is None and not inner.has("at"):
+            inner.problem("at", "is missing", expected)
+        elif text is not None and clock is None:
+            inner.problem("at", f"{shown(text)} is no local time", expected)
+        return clock
 
     def _anchor(self, inner: Reader, every: int, name: str) -> str | None:
         text = inner.text("anchor", maximum=10)
@@ -254,14 +266,22 @@ class _Form:
             return None
         found = _weekday(value) if unit is Unit.WEEK else _day_in(value, unit)
         if found is None:
-            shown = "is missing" if value is None else f"is {str(value)[:40]!r}"
-            inner.problem("on", shown, _ON[unit])
+            told = "is missing" if value is None else f"is {shown(value, 40)}"
+            inner.problem("on", told, _ON[unit])
         return found
 
     def _any_of(self) -> AnyOf | None:
+        self.read.without_meaning(_PLACE, "any_of", "leave it out here: each schedule has its own")
         parts = self.read.raw("any_of")
         if not isinstance(parts, list) or not 1 <= len(parts) <= MAX_PARTS:
-            self.read.problem("any_of", "is not a list of schedules", f"1 to {MAX_PARTS} of them")
+            told = (
+                f"has {len(parts)} schedules" if isinstance(parts, list) else f"is {shown(parts)}"
+            )
+            self.read.problem(
+                "any_of",
+                "is empty" if parts == [] else told,
+                f"a list of 1 to {MAX_PARTS} schedules",
+            )
             return None
         found: list[Cron | Every | CalendarInterval | At] = []
         for i, part in enumerate(parts):
@@ -324,6 +344,7 @@ _AN_OBJECT: Final = (
     'one of {"cron": "0 2 * * *"}, {"every": "15m"}, {"calendar": {...}}, '
     '{"at": "2026-03-01T09:00:00Z"}, {"any_of": [...]}, or null'
 )
+_PLACE: Final = ("time_zone", "gap", "fold")
 _A_ZONE: Final = "a name of the time zone database such as Europe/Berlin"
 _AN_INSTANT: Final = "an instant such as 2026-03-01T09:00:00Z, or a local time without the Z"
 _ON: Final = {

@@ -51,7 +51,7 @@ def test_a_file_becomes_a_calendar_and_moves_a_job(
 ) -> None:
     (tmp_path / "days.ics").write_text(ICS)
     code, out, _ = tickrail("calendars", "import", "days.ics", "days")
-    assert (code, out) == (0, "Put days, version 1: 1 events.")
+    assert (code, out) == (0, "Put days, version 1: 1 event.")
     use = {"exclude": ["days"], "on_excluded": "next_allowed"}
     schedule = {"cron": "0 12 1 1 *", "time_zone": "Europe/Berlin"}
     job = world.acme.create("greeting", schedule=schedule, calendars=use)

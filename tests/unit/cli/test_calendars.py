@@ -8,6 +8,8 @@ import pytest
 from tests.support.stub_api import Answer, Asked, StubApi, problem
 from tests.unit.cli.conftest import Tickrail
 
+from tickrail_cli.calendars import entries
+
 HOLIDAYS = "/v1/calendars/holidays"
 CALENDAR: dict[str, Any] = {
     "name": "holidays",
@@ -50,7 +52,7 @@ def answer(asked: Asked) -> Answer:
 def test_list_counts_the_entries(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", "/v1/calendars", Answer(body={"items": [CALENDAR], "next_cursor": None}))
     table = tickrail("--utc", "calendars", "list").out
-    for word in ("holidays", "1 dates, 2 weekdays", "2026-03-02 12:00:00Z", "Days off"):
+    for word in ("holidays", "1 date, 2 weekdays", "2026-03-02 12:00:00Z", "Days off"):
         assert word in table
     assert tickrail("calendars", "list", "--output", "json").json() == {"items": [CALENDAR]}
 
@@ -63,7 +65,7 @@ def test_list_says_how_to_make_one(tickrail: Tickrail, api: StubApi) -> None:
 def test_get_shows_what_there_is(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", HOLIDAYS, Answer(body=CALENDAR))
     card = tickrail("--utc", "calendars", "get", "holidays").out
-    assert 'weekdays     ["sat", "sun"]' in card
+    assert "weekdays     sat, sun" in card
     assert "windows" not in card
     assert tickrail("calendars", "get", "holidays", "--output", "json").json() == CALENDAR
 
@@ -75,9 +77,9 @@ def test_put_sends_the_document_to_its_name(
     api.on("PUT", HOLIDAYS, answer)
     document = {"name": "holidays", "dates": ["2026-12-24"]}
     (tmp_path / "c.json").write_text(json.dumps(document))
-    (tmp_path / "c.yaml").write_text("dates: ['2026-12-24']\n")
+    (tmp_path / "c.yaml").write_text("dates: [2026-12-24]\n")
     said = tickrail("calendars", word, "-f", "c.json")
-    assert said.out == "Put holidays, version 3: 1 dates, 2 weekdays.\n"
+    assert said.out == "Put holidays, version 3: 1 date, 2 weekdays.\n"
     assert tickrail("calendars", word, "holidays", "-f", "c.yaml").code == 0
     dry = tickrail("calendars", word, "-f", "c.json", "--dry-run", "--if-version", "3")
     assert dry.out.startswith("Would put holidays")
@@ -110,12 +112,27 @@ def test_import_sends_the_file_as_it_is(tickrail: Tickrail, api: StubApi, tmp_pa
 
 
 def test_delete_says_what_is_in_the_way(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", HOLIDAYS, Answer(body={}))
     api.on("DELETE", HOLIDAYS, Answer(204))
     assert tickrail("calendars", "delete", "holidays").out == "Deleted holidays.\n"
     used = problem(409, "conflict", "The calendar is used by payroll.")
     api.on("DELETE", HOLIDAYS, used)
     said = tickrail("calendars", "delete", "holidays")
     assert (said.code, "used by payroll" in said.err) == (1, True)
+
+
+def test_delete_says_that_there_was_none(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("GET", HOLIDAYS, problem(404, "not_found", "There is no calendar holidays."))
+    said = tickrail("calendars", "delete", "holidays")
+    assert (said.code, said.out) == (0, "There is no calendar holidays: nothing to delete.\n")
+    assert [asked.method for asked in api.asked] == ["GET"]
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    assert entries({"dates": ["2026-12-24"], "windows": [{}], "events": [{}, {}]}) == (
+        "1 date, 1 window, 2 events"
+    )
+    assert entries({"yearly": ["12-24"], "weekdays": ["sat"]}) == "1 yearly, 1 weekday"
 
 
 WRONG = {

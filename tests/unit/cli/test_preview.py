@@ -49,6 +49,15 @@ def test_each_expression_is_refused_in_one_line_or_shown(
         ),
         (("{", "--from", "2026-01-01"), "Error: the schedule is no JSON document:"),
         (("{}",), "Error: says no time (one of"),
+        (
+            ('{"every": "15m"}', "--tz", "Europe/Berlin"),
+            "Error: --tz: has no meaning beside every (leave it out: an interval follows",
+        ),
+        (('{"every": "15m"}', "--gap", "skip"), "Error: --gap: has no meaning beside every"),
+        (
+            ('{"at": "2036-01-01T00:00:00Z", "time_zone": "Europe/Berlin"}',),
+            "Error: /time_zone: has no meaning beside an instant with an offset (leave it out, or",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(

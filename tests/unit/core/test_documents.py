@@ -1,0 +1,43 @@
+"""What is said of a wrong value is written as its author would write it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tickrail.core.documents import Reader, shown
+from tickrail.core.policies import Overlap
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bounds"),
+    [
+        (timedelta(seconds=1), timedelta(days=30), "from 1s to 30d"),
+        (timedelta(milliseconds=10), timedelta(minutes=90), "from 0.01s to 1h30m"),
+        (timedelta(0), timedelta(days=1), "from 0s to 1d"),
+    ],
+)
+def test_the_bounds_of_a_duration_are_durations(
+    low: timedelta, high: timedelta, bounds: str
+) -> None:
+    reader = Reader({"grace": "365d"})
+    reader.duration("grace", low, low=low, high=high)
+    assert [(p.message, p.expected) for p in reader.problems] == [("is 365d", bounds)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("skip", "'skip'"),
+        (True, "true"),
+        (["a", None], '["a", null]'),
+        ({"a": 1}, '{"a": 1}'),
+        ("x" * 100, repr("x" * 60)),
+    ],
+)
+def test_a_value_is_shown_as_json(value: object, text: str) -> None:
+    assert shown(value) == text
+    reader = Reader({"overlap": value})
+    reader.choice("overlap", Overlap.ALLOW)
+    assert [p.message for p in reader.problems] == ([] if value == "skip" else [f"is {text}"])
