@@ -68,7 +68,7 @@ def at(minute: float) -> datetime:
 
 def raw(schedule: Schedule, until: datetime) -> list[datetime]:
     found: list[datetime] = []
-    slot = next_after(schedule, START - TICK)
+    slot = next_after(schedule, START - timedelta(days=2))
     while slot is not None and slot <= until:
         found.append(slot)
         slot = next_after(schedule, slot)
@@ -96,11 +96,14 @@ def brute(table: Timetable, end: datetime) -> tuple[list[datetime], list[datetim
     allowed = free(table.allowance, (end - START) // MINUTE + 1)
     for slot in raw(table.schedule, end):
         minute = (slot - START) // MINUTE
-        if allowed[minute]:
+        # Before START lies no range: all is excluded where something is included, else nothing.
+        if allowed[minute] if minute >= 0 else not table.allowance.include:
             launched.add(slot)
         elif table.allowance.on_excluded is OnExcluded.SKIP:
             left_out.append(slot)
-        elif True in allowed[minute:]:
+        elif minute < 0 and True in allowed:
+            launched.add(at(allowed.index(True)))
+        elif minute >= 0 and True in allowed[minute:]:
             launched.add(at(minute + allowed[minute:].index(True)))
     return sorted(x for x in launched if x <= end), left_out
 
