@@ -88,6 +88,9 @@ class Happenings:
         else:
             self.kernel.at(self.kernel.now + 0.1, lambda: self.stop(process), one)
 
+    def slow(self, seconds: float) -> None:
+        self.world.slow_until = self.kernel.now + seconds
+
     def hang(self, process: str) -> None:
         one = self._life(process)
         one.owning.stuck, one.owning.began = True, self.kernel.now

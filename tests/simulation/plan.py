@@ -138,7 +138,7 @@ class _Chooser:
     def fault(self) -> None:
         """Something goes wrong."""
         rng = self.rng
-        at = rng.uniform(2.0, LENGTH - 4.0)
+        at = rng.uniform(3.0, LENGTH - 4.0)
         kinds: list[tuple[int, Callable[[float], None]]] = [
             (10, self._call), (3, self._slow_renewal), (4, self._message), (3, self._whole),
             (2, self._down), (2, self._cut), (3, self._restore), (2, self._clock),
@@ -215,6 +215,7 @@ class _Chooser:
     def _late_heartbeat(self, at: float) -> None:
         """A worker extends its claims after their end, while the reaper decides on them."""
         rng = self.rng
+        self.add(at - 3.0, "slow", seconds=3.0)
         self.add(at, "freeze", process=rng.choice(self.workers), seconds=rng.choice((6.5, 7.5, 9)))
         for one in self.schedulers:
             self.add(at + 4.0, "call", process=one, call="decide", when="before", what="stall",

@@ -7,8 +7,8 @@ from tests.simulation.bugs import BUGS, planted
 from tests.simulation.plan import history
 from tests.simulation.run import run
 
-SEEDS = 5000
-RUNS = 150
+SEEDS = 20000
+RUNS = 400
 """So many histories are run at most, of those in which the mistake can show at all."""
 
 

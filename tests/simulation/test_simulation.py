@@ -18,7 +18,7 @@ BUG = "Trust is counted from the answer to a renewal, not from its sending"
 FAULTS = {
     "crash", "freeze", "stall", "fail", "cut", "down", "stop", "hang", "clock", "revoke", "lose",
     "double", "late", "unsure", "throw_out", "empty", "recreate", "anew", "locked", "db restored",
-    "etcd restored", "trigger", "cancel", "pause", "skip_next", "delete", "suspend",
+    "etcd restored", "trigger", "cancel", "pause", "skip_next", "delete", "suspend", "slow",
 }  # fmt: skip
 
 

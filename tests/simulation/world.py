@@ -126,6 +126,7 @@ class World:
         self.pauses = Pauses(JobRules(PARTITIONS))
         self.editor = Jobs(JobRules(PARTITIONS), self.db.clock)
         self._wakes = 0
+        self.slow_until = 0.0
         self.db.calendars[TENANT, "rest"] = CalendarText(1, json.dumps(REST))
         self.db.api.calendar_times["rest"] = (CREATED, CREATED)
         for n, document in enumerate(history.jobs):
@@ -200,6 +201,8 @@ class World:
         dice = self.rng(f"{run.job_name}/{run.scheduled_at}/{run.attempt}/{run.claim}")
         seconds = dice.choice((0.0, 0.05, 0.3, 1.0, 2.5, 2.5, 7.0, 15.0))
         kind = dice.random()
+        if self.kernel.now < self.slow_until:
+            return 11.0, SUCCESS
         if kind < 0.75:
             return seconds, SUCCESS
         if kind < 0.85:
