@@ -45,15 +45,16 @@ def advance_claims(cursor: Cursor, step: int = 0) -> None:
 
     To where the database's clock is: 64,000 numbers belong to each second (48 bits last until
     2109), so what was drawn before is lower, also where earlier moves were lost with it. By `step`
-    where the sequence is there already. Two at once must not move it: the later would set it back,
-    and numbers drawn in between would be drawn again.
+    where the sequence is there already; without a step it stays then, since setting it to where it
+    was read would take back what others draw meanwhile. Two at once must not move it: the later
+    would set it back, and numbers drawn in between would be drawn again.
     """
     cursor.execute("select pg_advisory_xact_lock(%s)", [_CLAIMS_LOCK])
     cursor.execute(
         "select setval('claims', case when last_value < clock then clock else last_value + %s end)"
         " from claims, lateral (select (extract(epoch from clock_timestamp()) * %s)::int8 as clock)"
-        " as numbers",
-        [step, _CLAIMS_PER_SECOND],
+        " as numbers where last_value < clock or %s > 0",
+        [step, _CLAIMS_PER_SECOND, step],
     )
 
 
