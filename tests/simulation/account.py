@@ -52,6 +52,8 @@ FENCED = frozenset(
      "reap", "rezone", "store_version")
 )  # fmt: skip
 NEW = "new"
+OUTAGE, OUTAGE_SEEN, REST = 5.0, 2.5, 6.0
+"""What is an outage, after how long it is noticed, and how long the reaper rests: seconds."""
 MOVES: dict[str, set[tuple[str, str]]] = {
     "tick": {(NEW, "due"), (NEW, "held"), ("held", "cancelled"), ("due", "cancelled"),
              ("queued", "cancelled"), ("running", "cancelled")},
@@ -79,6 +81,7 @@ class Account:
         self.others = lambda _process: ()
         self.leases_were_taken = False
         self.database_clock_moved = False
+        self.outages: list[tuple[float, float]] = []
         self.counts: Counter[str] = Counter()
         self.letters: set[tuple[UUID, int]] = set()
         self.effects = Effects(kernel)
@@ -338,7 +341,7 @@ class Account:
         if before.cancel and now.state == "due":
             raise Violation("nothing starts after a cancel", f"{name} is due again")
         if old != now.state:
-            self._ended(call, row.id, name, before, args)
+            self._ended(process, call, row.id, name, before, args)
 
     def _is_new(self, row: LaunchRow, name: str) -> None:
         slot = (row.job_id, row.scheduled_at, row.origin)
@@ -358,11 +361,26 @@ class Account:
         if before.state == now.state == "running" and before.claim != now.claim:
             raise Violation("a claim is not taken over", name)
 
+    def _reaped(self, process: Process, name: str) -> None:
+        """Who saw the whole of an outage lets workers extend first."""
+        for began, ended in self.outages:
+            seen = process.began < began - OUTAGE_SEEN and process.held_up_until < began
+            if seen and ended - began > OUTAGE + OUTAGE_SEEN and 0 < self.kernel.now - ended < REST:
+                raise Violation("the reaper rests after an outage", f"{process.name}: {name}")
+
     def _ended(
-        self, call: str, launch: UUID, name: str, before: Seen, args: tuple[Any, ...]
+        self,
+        process: Process,
+        call: str,
+        launch: UUID,
+        name: str,
+        before: Seen,
+        args: tuple[Any, ...],
     ) -> None:
         if call == "reap" and before.expires and before.expires >= self.db.clock.now():
             raise Violation("only expired claims are reaped", name)
+        if call == "reap":
+            self._reaped(process, name)
         if call != "finish":
             return
         ends = [e for e in args[0] if e.id == launch and e.claim == before.claim]

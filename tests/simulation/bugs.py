@@ -230,6 +230,12 @@ def _reaper_ignores_expiry(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_tables.MemoryDatabase, "end_attempt", end_attempt)
 
 
+@bug(lambda e: e.kind == "down" and e.args["server"] == "db" and e.args["seconds"] > 7)
+def _reaper_does_not_rest(patch: pytest.MonkeyPatch) -> None:
+    """The reaper does not rest after an outage of the database."""
+    patch.setattr(reaper.Reaper, "resting", property(lambda _self: False))
+
+
 @bug()
 def _cancel_is_not_read(patch: pytest.MonkeyPatch) -> None:
     """A cancel that was asked for is not read where an attempt ends."""

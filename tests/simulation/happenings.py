@@ -98,8 +98,11 @@ class Happenings:
     def down(self, server: str, seconds: float) -> None:
         self.kernel.down[server] = self.kernel.troubled = True
 
+        now = self.kernel.now
         for one in self.world.processes.values():
-            self.kernel.disturb(one, seconds)
+            one.disturbed_until = max(one.disturbed_until, now + seconds)
+        if server == "db":
+            self.world.account.outages.append((now, now + seconds))
 
         def up() -> None:
             self.kernel.down[server] = False

@@ -71,6 +71,8 @@ class Process:
     alive: bool = True
     frozen_until: float = 0.0
     disturbed_until: float = -1.0
+    held_up_until: float = -1.0
+    began: float = 0.0
     cut_until: dict[str, float] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
 
@@ -208,7 +210,8 @@ class Kernel:
             raise Killed
 
     def disturb(self, process: Process, seconds: float) -> None:
-        """The process is out of touch for so long."""
+        """The process is out of touch for so long, by its own fault."""
+        process.held_up_until = max(process.held_up_until, self.now + seconds)
         process.disturbed_until = max(process.disturbed_until, self.now + seconds)
 
     def kill(self, process: Process) -> None:

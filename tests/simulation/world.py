@@ -175,6 +175,7 @@ class World:
         else:
             made = Worker(self, name)
         made.clock.ahead = self.db.clock.ahead
+        made.began = self.kernel.now
         made.rng.seed(f"{self.seed}/{name}/{self.kernel.now}")
         self.processes[name] = made
 
