@@ -30,6 +30,7 @@ from tickrail.core.cron_fields import (
     FieldParser,
     FieldSet,
 )
+from tickrail.core.cron_hints import likely
 from tickrail.core.zones import DAY, EPOCH_ORDINAL
 
 __all__ = ["ALIASES", "NO_KEY", "CronError", "CronExpression"]
@@ -255,6 +256,28 @@ def _workday(day: int, length: int, first: int) -> int:
 
 @lru_cache(maxsize=8192)
 def _parse(text: str, key: UUID) -> CronExpression:
+    try:
+        return _read(text, key)
+    except CronError as e:
+        hint = None if len(text) > _MAX_TEXT else likely(text, _is_name, _is_legal)
+        if hint is None:
+            raise
+        raise CronError(*hint) from e
+
+
+def _is_name(text: str) -> bool:
+    return text.casefold() in ALIASES
+
+
+def _is_legal(text: str) -> bool:
+    try:
+        _read(text, NO_KEY)
+    except CronError:
+        return False
+    return True
+
+
+def _read(text: str, key: UUID) -> CronExpression:
     words, given = _split(text)
     specs = _FIELD_COUNTS[given]
     raw = dict.fromkeys((s.name for s in FIELDS), "*") | {"second": "0"}

@@ -96,6 +96,18 @@ class FieldSet:
     """Weekdays: (weekday, its number in the month); number 0 is the last one."""
 
 
+_OTHER_NAMES: Final = {MONTH.name: WEEKDAY, WEEKDAY.name: MONTH}
+_FULL: Final = (
+    "JANUARY FEBRUARY MARCH APRIL JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER DECEMBER SUNDAY "
+    "MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY"
+)
+
+
+def _full_name(word: str, names: Mapping[str, int]) -> bool:
+    """Whether a word is one of these names, short or in full."""
+    return word in names or (word in _FULL.split() and word[:3] in names)
+
+
 _ITEM = re.compile(
     r"(?P<base>\*|\?|H(?:\((?P<hlow>\w+)-(?P<hhigh>\w+)\))?|(?P<low>\w+)(?:-(?P<high>\w+))?)"
     r"(?:/(?P<step>.*))?",
@@ -294,6 +306,8 @@ class FieldParser:
             return self.error(item, f"{item!r}: R is not offered", "H, which keeps its value")
         if item.startswith("-") or "/-" in item:
             return self.error(item, f"{item!r}: negative numbers have no meaning")
+        if (other := _OTHER_NAMES.get(spec.name)) and _full_name(item.upper(), other.names):
+            return self.error(item, f"{item!r} belongs to the {other.name} field")
         near = get_close_matches(item[:3].upper(), spec.names, n=1) if item[:3].isalpha() else []
         if near:
             return self.error(item, f"{item!r} is no {spec.name}", f"the short name {near[0]}")
