@@ -13,10 +13,11 @@ import struct
 from bisect import bisect_right
 from calendar import isleap
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module, resources
 from typing import Final, NamedTuple
+
+from tickrail.core.zone_hints import nearest_zones
 
 TZDATA_VERSION: Final = str(import_module("tzdata").IANA_VERSION)
 """The release of the time zone database in use, such as `2026a`."""
@@ -228,22 +229,9 @@ def zone(name: str) -> Zone:
     """
     names = zone_names()
     if name not in names:
-        raise UnknownZoneError(name[:64], _nearest(name[:64], names))
+        raise UnknownZoneError(name[:64], nearest_zones(name[:64], names))
     file = resources.files("tzdata").joinpath("zoneinfo").joinpath(*name.split("/"))
     return _read(name, file.read_bytes())
-
-
-def _nearest(name: str, names: frozenset[str]) -> tuple[str, ...]:
-    wanted = name.casefold().replace(" ", "_")
-    same = [n for n in sorted(names) if wanted and wanted in (n.casefold(), _city(n))]
-    if same:
-        return tuple(same[:3])
-    by_fold = {n.casefold(): n for n in names} | {_city(n): n for n in sorted(names)}
-    return tuple(dict.fromkeys(by_fold[m] for m in get_close_matches(wanted, by_fold, n=3)))
-
-
-def _city(name: str) -> str:
-    return name.rpartition("/")[2].casefold()
 
 
 def local_text(instant: int, at: Zone, micros: int = 0) -> str:
