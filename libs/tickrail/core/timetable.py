@@ -5,7 +5,7 @@ to the first allowed second after it; several that move to the same second are o
 one that moves onto a slot which is there anyway.
 
 **A search under calendars is bounded.** It ends 20 years after the first slot that a calendar
-forbids, or behind 1,500 forbidden stretches in a row: no run is known then. And where the rules of
+forbids, or behind 800 forbidden stretches in a row: no run is known then. And where the rules of
 the calendars take more than 50,000 steps to be worked out, it is given up with an error; what was
 worked out stays, so that the next attempt with the same calendars goes on from there.
 """
@@ -23,9 +23,9 @@ from tickrail.core.recurrence import Missed, Slot, describe, missed, next_after
 from tickrail.core.schedule_values import AnyOf, Schedule
 from tickrail.core.zones import EPOCH, FAR
 
-MAX_STRETCHES: Final = 1_500
-"""So many forbidden stretches in a row are passed in search of a slot: four years of nights."""
-_MOST_ASKED: Final = 6_000
+MAX_STRETCHES: Final = 800
+"""So many forbidden stretches in a row are passed in search of a slot: two years of nights."""
+_MOST_ASKED: Final = 3_200
 """So often a search asks the parts of a combination, together."""
 SEARCH_YEARS: Final = 20
 """So far behind the first slot that is forbidden a search goes."""
@@ -120,6 +120,9 @@ class Allowance:
     on_excluded: OnExcluded = OnExcluded.SKIP
     patience: int = MAX_STRETCHES
     _steps_left_at: int = field(init=False, default=0, compare=False, repr=False)
+    _in_vain: dict[Schedule, tuple[datetime, datetime]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         """Count from what the calendars have cost others already."""
@@ -217,20 +220,33 @@ class Timetable:
             return next_after(self.schedule, after)
         if allowance.on_excluded is OnExcluded.NEXT_ALLOWED:
             return self._next_moved(allowance, after)
+        low, high = allowance._in_vain.get(self.schedule, (after, after))  # noqa: SLF001 - its memory, of searches
+        if low <= after < high:
+            return None
+        found, reached = self._next_allowed(allowance, after)
+        if found is None:
+            # The decision that asks will ask again, from a little later on.
+            allowance._in_vain[self.schedule] = (after, reached)  # noqa: SLF001 - as above
+        return found
+
+    def _next_allowed(
+        self, allowance: Allowance, after: datetime
+    ) -> tuple[datetime | None, datetime]:
+        """The first slot that is allowed, and up to where it was looked for."""
         at, latest = after, FAR
         parts = len(self.schedule.parts) if isinstance(self.schedule, AnyOf) else 1
         for _ in range(min(allowance.patience, _MOST_ASKED // parts)):
             slot = next_after(self.schedule, at)
             if slot is None or (second := _second(slot)) > latest:
-                return None
+                break
             ruling = allowance.at(second)
             if ruling.by is None:
-                return slot
+                return slot, slot
             latest = min(latest, second + _SEARCH)
             if ruling.end > latest:
-                return None
+                break
             at = _instant(ruling.end) - _TICK
-        return None
+        return None, at
 
     def _next_moved(self, allowance: Allowance, after: datetime) -> datetime | None:
         second = _second(after)

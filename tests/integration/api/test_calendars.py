@@ -268,3 +268,35 @@ def test_who_changed_a_calendar_is_recorded(world: World) -> None:
         ("calendar.delete", "calendar:holidays", ["sat"], None),
     ]
     assert all(str(row[4]).startswith("key:") for row in rows)
+
+
+@pytest.mark.parametrize("mode", ["skip", "next_allowed"])
+@pytest.mark.parametrize(
+    "calendar",
+    [
+        {"windows": [{"from": "00:00", "to": "24:00"}]},
+        {"events": [{"start": "2026-01-01", "rrule": "FREQ=DAILY"}]},
+    ],
+    ids=["windows", "rule"],
+)
+def test_a_calendar_of_all_time_leaves_no_run(
+    acme: Caller, mode: str, calendar: dict[str, Any]
+) -> None:
+    use = {"exclude": ["holidays"], "on_excluded": mode}
+    daily = {"cron": "0 9 * * *"}
+    acme.put(HOLIDAYS, {}, expect=201)
+    names = ["one", "two", "three"]
+    made = [acme.create(name, schedule=daily, calendars=use) for name in names]
+    changed = acme.put(HOLIDAYS, calendar)
+    assert moved_names(changed) == sorted(names)
+    assert {item["state"] for item in changed["moved"]["items"]} == {"finished"}
+    for job in made:
+        assert acme.get(f"/v1/jobs/{job['id']}")["state"] == "finished"
+    document = {"name": "four", "schedule": daily, "calendars": use} | {
+        "target": acme.get(f"/v1/jobs/{made[0]['id']}")["target"]
+    }
+    refused = acme.post("/v1/jobs", document, expect=422)
+    assert "no run within 20 years under its calendars" in str(refused["errors"])
+    shown = acme.post("/v1/schedules/preview", {"schedule": daily, "calendars": use}, expect=200)
+    assert all("excluded:holidays" in item["notes"] for item in shown["items"])
+    assert bool(shown["items"]) is (mode == "skip")

@@ -13,6 +13,7 @@ from tests.support.tree import ROOT
 from tickrail.core.calendar_events import MAX_EVENTS, MAX_STEPS
 from tickrail.core.calendars import MAX_BYTES, MAX_ENTRIES, Calendar, parse_calendar
 from tickrail.core.recurrence_rules import MAX_COUNT
+from tickrail.core.timetable import MAX_STRETCHES, SEARCH_STEPS, SEARCH_YEARS
 
 PAGE = (ROOT / "docs/schedules.md").read_text()
 SECTION = PAGE.split("## Calendars\n", 1)[1].split("\n## ", 1)[0]
@@ -73,6 +74,9 @@ def test_clock_changes_do_what_the_page_says(
         f"{MAX_BYTES // 1024} KiB",
         f"{MAX_STEPS:,} steps",
         f"`COUNT` (to {MAX_COUNT:,}",
+        f"**: {SEARCH_YEARS} years behind",
+        f"than {MAX_STRETCHES:,} forbidden stretches",
+        f"may cost {SEARCH_STEPS:,} steps",
     ],
 )
 def test_the_bounds_are_those_of_the_code(words: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
-from tests.support.stepped import Stepped
+from tests.support.stepped import TENANT, Stepped
 
 from tickrail.core.policies import Priority
+from tickrail.core.ports import CalendarText
 from tickrail.engine.tick import ENOUGH
 
 FIRE_ALL = {"policy": "fire_all", "grace": "1s", "max_count": 900}
@@ -57,3 +59,29 @@ def test_a_transaction_makes_no_more_launches_than_enough_or_those_of_one_job() 
     skipped = [sum(x.count for x in world.db.skips.values() if x.job_id == job) for job in jobs]
     assert [a + b for a, b in zip(launched, skipped, strict=True)] == [3600] * 7
     assert min(launched) >= 900
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "calendar",
+    [
+        {"events": [{"start": "2020-01-01", "rrule": "FREQ=DAILY"}]},
+        {"windows": [{"from": "22:00", "to": "10:00"}]},
+        {"events": [{"start": "2020-01-01", "rrule": "FREQ=DAILY"}] * 40},
+    ],
+    ids=["all time", "each of their slots", "costly rules"],
+)
+def test_jobs_whose_calendars_leave_no_run_do_not_hold_up_the_others(calendar: object) -> None:
+    world = Stepped()
+    world.db.calendars[TENANT, "c"] = CalendarText(1, json.dumps(calendar))
+    use = {"exclude": ["c"]}
+    for i in range(100):
+        world.job(schedule={"cron": f"{i % 60} 9 * * *"}, calendars=use)
+    other = world.job(schedule={"cron": "0 9 * * *"})
+    world.advance(86_400)
+    assert world.tick().jobs == 101
+    assert len(world.launches(other)) == 1
+    for _ in range(6):  # what had an error goes on a minute later
+        world.advance(60)
+        world.tick()
+    assert world.tick().jobs == 0

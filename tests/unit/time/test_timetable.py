@@ -302,7 +302,7 @@ class Counted:
 def test_a_search_in_vain_asks_so_often_at_most(mode: OnExcluded, schedule: Schedule) -> None:
     hours = Counted()
     assert Timetable(schedule, Allowance((hours,), (), mode)).next_after(START) is None
-    assert 300 <= hours.asked <= 2 * MAX_STRETCHES + 10
+    assert 160 <= hours.asked <= 2 * MAX_STRETCHES + 10
 
 
 @pytest.mark.parametrize("mode", list(OnExcluded))
