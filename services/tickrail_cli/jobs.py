@@ -14,7 +14,7 @@ import click
 from tickrail.core.clock import SystemClock
 from tickrail.sdk.client import ApiError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
-from tickrail_cli.files import parse_json, read_document
+from tickrail_cli.files import parse_json
 from tickrail_cli.job_columns import CARD, LIST, SLOTS
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -41,6 +41,7 @@ def on_job(
     *,
     json: object = None,
     params: Mapping[str, str | int] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Any:  # noqa: ANN401 - any JSON
     """One call about a job.
 
@@ -49,7 +50,8 @@ def on_job(
         ApiError: as `Client.request`.
     """
     try:
-        return session.client().request(method, job_path(job, rest), json=json, params=params)
+        path = job_path(job, rest)
+        return session.client().request(method, path, json=json, params=params, headers=headers)
     except ApiError as e:
         if e.status != _NOT_FOUND or _UUID.fullmatch(job):
             raise
@@ -104,76 +106,6 @@ def list_jobs(
 def get_job(session: Context, /, *, job: str) -> None:
     """Show one job."""
     session.echo_item(on_job(session, job), CARD)
-
-
-@jobs.command("create")
-@click.option("-f", "--file", metavar="FILE", help="The job's document, JSON or YAML; - for stdin.")
-@click.option("--name", help="Its name.")
-@click.option("--cron", metavar="EXPR", help="Its schedule, as cron writes it.")
-@click.option("--every", metavar="DURATION", help="Or each so often, such as 15m.")
-@click.option("--at", metavar="INSTANT", help="Or once.")
-@click.option("--tz", metavar="ZONE", help="Time zone of --cron and --at.")
-@click.option(
-    "--exclude", multiple=True, metavar="CALENDAR", help="Leave out the times of this calendar."
-)
-@click.option("--webhook", metavar="URL", help="Its target: POST to this address.")
-@click.option("--shell", metavar="COMMAND", help="Or run this command line.")
-@click.option("--payload", metavar="JSON", help="What the target gets.")
-@click.option("--paused", is_flag=True, help="Make it paused.")
-@shared_options
-@pass_session
-def create_job(
-    session: Context,
-    /,
-    *,
-    file: str | None,
-    paused: bool,
-    exclude: tuple[str, ...],
-    **given: str | None,
-) -> None:
-    """Make a job: from a document, or from the flags."""
-    document = read_document(file) if file else {}
-    if not isinstance(document, dict):
-        raise click.ClickException(f'{file}: a job is an object, such as {{"name": ...}}')
-    document.update(_from_flags(given))
-    if exclude:
-        document["calendars"] = {"exclude": list(exclude)}
-    if paused:
-        document["paused"] = True
-    if not document:
-        raise click.UsageError("give a document with -f, or --name, a schedule and a target")
-    made = session.client().request("POST", "/v1/jobs", json=document)
-    next_run = session.time(made.get("next_run_at"))
-    session.done(f"Created {made['name']} ({made['id']}), next run {next_run}.", made)
-    for warning in made.get("lint") or ():
-        session.note(warning["message"])
-
-
-def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:
-    """The document that the flags describe.
-
-    Raises:
-        click.UsageError: two schedules, two targets, or a zone without a schedule.
-    """
-    document: dict[str, Any] = {}
-    forms = {"cron": given["cron"], "every": given["every"], "at": given["at"]}
-    schedules = {k: v for k, v in forms.items() if v}
-    targets = {k: v for k, v in given.items() if k in {"webhook", "shell"} and v}
-    if len(schedules) > 1 or len(targets) > 1:
-        raise click.UsageError("give one of --cron, --every, --at and one of --webhook, --shell")
-    if given["tz"] and not schedules.keys() & {"cron", "at"}:
-        raise click.UsageError("--tz belongs to --cron or --at")
-    if given["name"]:
-        document["name"] = given["name"]
-    if schedules:
-        document["schedule"] = schedules | ({"time_zone": given["tz"]} if given["tz"] else {})
-    if given["webhook"]:
-        document["target"] = {"webhook": {"url": given["webhook"]}}
-    if given["shell"]:
-        document["target"] = {"command": {"shell": given["shell"]}}
-    if given["payload"] is not None:
-        document["payload"] = parse_json(given["payload"], "--payload")
-    return document
 
 
 @jobs.command("trigger")

@@ -56,6 +56,7 @@ class StubApi:
             do_GET = answer  # noqa: N815 - http.server finds it by this name
             do_POST = answer  # noqa: N815 - as above
             do_PUT = answer  # noqa: N815 - as above
+            do_PATCH = answer  # noqa: N815 - as above
             do_DELETE = answer  # noqa: N815 - as above
 
             def log_message(self, *_args: object) -> None:
