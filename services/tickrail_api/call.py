@@ -28,6 +28,7 @@ from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
 from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
+from tickrail.formats import decode_icalendar
 from tickrail.store.engine import ApiDatabase, ApiTransaction
 from tickrail.store.idempotency import StoredAnswer, claim_key, find_answer, keep_answer
 from tickrail.store.tenancy import Caller
@@ -147,7 +148,7 @@ class Call:
         if kind != "text/calendar":
             return self.document()
         try:
-            return {"icalendar": self._request.scope["tickrail.body"].decode("utf-8-sig")}
+            return {"icalendar": decode_icalendar(self._request.scope["tickrail.body"])}
         except UnicodeDecodeError as e:
             raise MalformedError(f"The iCalendar file is not UTF-8 (byte {e.start}).") from None
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import click
 
+from tickrail.formats import decode_icalendar
 from tickrail.sdk.client import ApiError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import read_document, read_text
@@ -177,7 +178,7 @@ def import_calendar(
     if_version: int | None,
 ) -> None:
     """Make or replace a calendar from an iCalendar FILE (.ics); - for stdin."""
-    document = {"icalendar": read_text(file)} | ({"time_zone": tz} if tz else {})
+    document = {"icalendar": read_text(file, decode_icalendar)} | ({"time_zone": tz} if tz else {})
     _send(session, name, document, dry_run=dry_run, if_version=if_version)
 
 

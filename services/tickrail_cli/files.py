@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,11 @@ def _yaml(file: str, text: str) -> Any:  # noqa: ANN401 - any JSON
         raise click.ClickException(f"{file}: not valid YAML: {e}") from None
 
 
-def read_text(file: str) -> str:
+def _utf8(raw: bytes) -> str:
+    return raw.decode("utf-8-sig")
+
+
+def read_text(file: str, decode: Callable[[bytes], str] = _utf8) -> str:
     """The text of a file in UTF-8; `-` is standard input.
 
     Raises:
@@ -79,6 +84,6 @@ def read_text(file: str) -> str:
     if len(raw) > _MAX_FILE:
         raise click.ClickException(f"{file}: longer than {_MAX_FILE} bytes")
     try:
-        return raw.decode("utf-8-sig")
+        return decode(raw)
     except UnicodeDecodeError as e:
         raise click.ClickException(f"{file}: not UTF-8 text (byte {e.start})") from None

@@ -22,6 +22,8 @@ MAX_STEPS: Final = 50_000
 YEARS_AHEAD: Final = 3
 _YEAR_STEPS: Final = 10
 """Of a rule and year; each occurrence is one more."""
+_FIRST_YEAR: Final = 1900
+"""A birthday lies before 1970, and a series that begins with it does."""
 _LONGEST: Final = timedelta(days=366)
 _YEAR: Final = timedelta(days=365)
 _CACHED_YEARS: Final = 48
@@ -233,8 +235,8 @@ def read_time(reader: Reader, place: str, text: str) -> tuple[datetime, str]:
             found = at if at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         found = None
-    if found is None or found.year < _EPOCH.year:
-        known = expected if found is None else "a time from 1970 to 9999"
+    if found is None or found.year < _FIRST_YEAR:
+        known = expected if found is None else f"a time from {_FIRST_YEAR} to 9999"
         reader.problems.append(Problem(reader.pointer + place, f"is {text[:40]!r}", known))
         return _EPOCH, kind
     return found, kind

@@ -3,12 +3,14 @@
 What counts: every VEVENT that is not cancelled (`STATUS:CANCELLED`), tentative ones too, and
 whether its time is shown as busy or as free (`TRANSP` is not looked at: files of public holidays
 mark each day as free). VTODO, VJOURNAL, VFREEBUSY and alarms do not. An event without length covers
-nothing and is left out. A `VTIMEZONE` is not read: its name must be one of the time zone database,
-or one that Windows uses.
+nothing and is left out; a file of which nothing is left is refused, and so is a line that is no
+property, since what was meant by it would be lost. A `VTIMEZONE` is not read: its name must be one
+of the time zone database, or one that Windows uses.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,9 @@ _READ: Final = (
     *("DTSTART", "DTEND", "DURATION", "RRULE", "RDATE", "EXDATE", "RECURRENCE-ID", "STATUS"),
     "SUMMARY",
 )
+_SHOWN_LINE: Final = 200
+_LONG_LINE: Final = 4000
+_PROPERTY: Final = re.compile(r"[\w.-]+(:|;.*:)")
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = EPOCH.replace(tzinfo=None)
 
@@ -80,6 +85,8 @@ def read_icalendar(text: str) -> dict[str, Any]:
     Raises:
         InvalidInputError: it cannot be read, or says what is not offered; names the event.
     """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    _check_lines(text)
     try:
         found = icalendar.Calendar.from_ical(_without_zones(text), multiple=True)
     except (ValueError, IndexError, KeyError, TypeError) as e:
@@ -90,12 +97,42 @@ def read_icalendar(text: str) -> dict[str, Any]:
     if len(events) > MAX_EVENTS:
         raise _refused(f"has {len(events)} events", f"at most {MAX_EVENTS}")
     document: dict[str, Any] = {"events": list(_documents(events))}
+    if not document["events"]:
+        why = "has no VEVENT" if not events else "each VEVENT is cancelled or without length"
+        raise _refused(f"holds no event ({why})", "a VEVENT that lasts and is not cancelled")
     if title := _text(found[0], "X-WR-CALNAME"):
         document["description"] = title
     named = _text(found[0], "X-WR-TIMEZONE")
     if named and (known := _known_zone(named)) is not None:
         document["time_zone"] = known
     return document
+
+
+def _check_lines(text: str) -> None:
+    """Refuse a line that is no property, and a file that was cut off; the library passes over them.
+
+    Raises:
+        InvalidInputError: names the line, or what is missing.
+    """
+    opened: list[str] = []
+    logical, first = "", 0
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line[:1] in (" ", "\t"):
+            if len(logical) <= _LONG_LINE:  # enough to tell what it is
+                logical += line[1:]
+            continue
+        if opened and logical.strip() and not _PROPERTY.match(logical):
+            raise _refused(
+                f"line {first} is {logical[:_SHOWN_LINE]!r}", "a property such as RRULE:FREQ=DAILY"
+            )
+        logical, first = line, number
+        word, _, name = line.strip().upper().partition(":")
+        if word == "BEGIN":
+            opened.append(name)
+        elif word == "END" and name in opened:
+            del opened[len(opened) - 1 - opened[::-1].index(name) :]
+    if "VCALENDAR" in opened:
+        raise _refused("is cut off: END:VCALENDAR is missing", "BEGIN:VCALENDAR ... END:VCALENDAR")
 
 
 def _without_zones(text: str) -> str:

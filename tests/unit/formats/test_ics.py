@@ -9,6 +9,7 @@ import pytest
 
 from tickrail.core.calendars import parse_calendar
 from tickrail.core.errors import InvalidInputError
+from tickrail.formats import decode_icalendar
 from tickrail.formats.ics import read_icalendar
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -52,8 +53,15 @@ READ: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
     "an end in another zone": (
         ["DTSTART;TZID=Europe/Berlin:20261224T100000\nDTEND;TZID=America/New_York:20261224T060000"],
         [event("2026-12-24T10:00:00", "2026-12-24T12:00:00", time_zone="Europe/Berlin")]),
-    "a moment without length is left out": (["DTSTART:20261224T100000Z"], []),
-    "cancelled": (["DTSTART;VALUE=DATE:20261224\nSTATUS:CANCELLED"], []),
+    "a moment without length is left out": (
+        ["DTSTART:20261224T100000Z", "DTSTART;VALUE=DATE:20261224"],
+        [event("2026-12-24", "2026-12-25")]),
+    "cancelled": (
+        ["DTSTART;VALUE=DATE:20261225\nSTATUS:CANCELLED", "DTSTART;VALUE=DATE:20261224"],
+        [event("2026-12-24", "2026-12-25")]),
+    "a series from before 1970": (
+        ["DTSTART;VALUE=DATE:19580214\nRRULE:FREQ=YEARLY"],
+        [event("1958-02-14", "1958-02-15", rrule="FREQ=YEARLY")]),
     "tentative counts": (
         ["DTSTART;VALUE=DATE:20261224\nSTATUS:TENTATIVE"], [event("2026-12-24", "2026-12-25")]),
     "shown as free counts": (
@@ -146,7 +154,8 @@ def test_the_files_title_and_zone_are_taken() -> None:
     found = read_icalendar(file("DTSTART;VALUE=DATE:20261225", head=head))
     assert found["description"] == "Bank holidays"
     assert found["time_zone"] == "Europe/London"
-    assert "time_zone" not in read_icalendar(file(head="X-WR-TIMEZONE:Nowhere\n"))
+    nowhere = file("DTSTART;VALUE=DATE:20261225", head="X-WR-TIMEZONE:Nowhere\n")
+    assert "time_zone" not in read_icalendar(nowhere)
 
 
 def test_several_calendars_in_one_file_are_one() -> None:
@@ -179,7 +188,20 @@ REFUSED = {
     "nothing": ("", "holds no VCALENDAR"),
     "HTML": ("<html><body>Sign in</body></html>", "is not iCalendar"),
     "an event outside of one": ("BEGIN:VEVENT\nEND:VEVENT\n", "holds no VCALENDAR"),
-    "cut off": (file("DTSTART;VALUE=DATE:20261225")[:-20], "holds no VCALENDAR"),
+    "cut off": (file("DTSTART;VALUE=DATE:20261225")[:-20], "cut off: END:VCALENDAR is missing"),
+    "cut off in a line": (file("DTSTART;VALUE=DATE:20261225")[:-60], "END:VCALENDAR is missing"),
+    "no event": (file(), "holds no event (has no VEVENT)"),
+    "only tasks": (
+        file().replace("END:VCAL", "BEGIN:VTODO\nUID:t\nEND:VTODO\nEND:VCAL"),
+        "holds no event (has no VEVENT)"),
+    "only moments and cancelled ones": (
+        file("DTSTART:20261224T100000Z", "DTSTART;VALUE=DATE:20261224\nSTATUS:CANCELLED"),
+        "holds no event (each VEVENT is cancelled or without length)"),
+    "a rule without its colon": (
+        file("DTSTART;VALUE=DATE:20261225\nRRULE FREQ=DAILY"), "line 7 is 'RRULE FREQ=DAILY'"),
+    "an end without its colon": (
+        file("DTSTART;VALUE=DATE:20261225\nSUMMARY:a\n  b\nDTEND 20260110"),
+        "line 9 is 'DTEND 20260110'"),
     "no start": (file("SUMMARY:q"), "'q' has no DTSTART"),
     "an unreadable start": (file("SUMMARY:q\nDTSTART:soon"), "'q' has an unreadable DTSTART"),
     "a month that is not there": (
@@ -244,3 +266,32 @@ def test_a_file_that_is_meant_to_cost_is_refused_soon(text: str) -> None:
 def test_a_file_has_a_bound() -> None:
     with pytest.raises(InvalidInputError, match="has 2001 events"):
         read_icalendar(file(*["DTSTART;VALUE=DATE:20261225"] * 2001))
+
+
+def test_line_ends_of_any_kind() -> None:
+    text = file("DTSTART;VALUE=DATE:20261225\nSUMMARY:a\n b")
+    wanted = [event("2026-12-25", "2026-12-26", summary="ab")]
+    for end in ("\n", "\r\n", "\r"):
+        assert read_icalendar(text.replace("\n", end))["events"] == wanted
+
+
+def test_a_character_may_be_folded_between_its_octets() -> None:
+    text = file("DTSTART;VALUE=DATE:20261225\nSUMMARY:Dreikönig").encode()
+    for end in (b"\r\n", b"\n", b"\r"):
+        half = text.replace(b"\xc3\xb6", b"\xc3" + end + b" \xb6")
+        [found] = read_icalendar(decode_icalendar(b"\xef\xbb\xbf" + half))["events"]
+        assert found["summary"] == "Dreikönig"
+    with pytest.raises(UnicodeDecodeError):
+        decode_icalendar(b"\xc3 ")
+
+
+def test_a_long_line_with_parameters_is_a_property() -> None:
+    long = "ATTENDEE;CN=" + "\n ".join(["x" * 70] * 5) + ":mailto:a@example.org"
+    assert len(read_icalendar(file(f"DTSTART;VALUE=DATE:20261225\n{long}"))["events"]) == 1
+
+
+def test_a_series_from_before_1970_covers_days_of_today() -> None:
+    found = read_icalendar(file("DTSTART;VALUE=DATE:19580214\nRRULE:FREQ=YEARLY"))
+    made = parse_calendar(found, name="a", now=NOW)
+    for day, inside in (("2027-02-14", True), ("2027-02-15", False)):
+        assert made.contains(int(datetime.fromisoformat(f"{day}T12:00Z").timestamp())) is inside
