@@ -44,7 +44,7 @@ from tickrail.engine.pauses import Pauses
 from tickrail.engine.tick import PlanCache
 
 CREATED = START - timedelta(seconds=1)
-RECOVERY = 90.0
+RECOVERY = 30.0
 """So long after the repair everything that is due must be launched again, in seconds."""
 DRAIN = 400.0
 REST = {"windows": [{"from": "10:00:12", "to": "10:00:19"}]}
