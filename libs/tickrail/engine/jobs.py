@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from tickrail.core.calendar_moves import undecided
 from tickrail.core.clock import Clock
@@ -24,6 +24,7 @@ from tickrail.core.ids import JobId, uuid7
 from tickrail.core.plan import first_due, plan_resume
 from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
 from tickrail.core.schedule import AnyOf, At, Schedule
+from tickrail.core.schedule_document import FORMS
 from tickrail.core.sharding import partition_of
 from tickrail.core.timetable import SEARCH_YEARS
 from tickrail.engine.job_rules import (
@@ -50,6 +51,7 @@ ANSWER_FIELDS = frozenset(
 )  # fmt: skip
 """What an answer has beside the definition. A document read, edited and sent back may hold them."""
 
+_PLACE: Final = ("time_zone", "gap", "fold")
 _TIMING = ("schedule", "starts_at", "ends_at", "jitter", "max_launches", "calendars")
 _TICK = timedelta(microseconds=1)
 
@@ -173,6 +175,9 @@ class Jobs:
     ) -> JobRecord:
         """Apply a JSON merge patch (RFC 7396) to the canonical document.
 
+        A schedule whose form the patch changes (`every` in place of `cron`) loses what belongs to
+        the form that it had.
+
         Raises:
             NotFoundError, PreconditionFailedError, NameTakenError, InvalidInputError: as above.
         """
@@ -182,7 +187,7 @@ class Jobs:
             )
         job = require(tx, ref, lock=True)
         check_version(tx, job, wanted)
-        return self._change(tx, job, merge(job.definition, patch))
+        return self._change(tx, job, merge(_reformed(job.definition, patch), patch))
 
     def _change(self, tx: Transaction, job: JobRecord, document: object) -> JobRecord:
         if job.state is JobState.DELETED:
@@ -319,6 +324,27 @@ class Jobs:
         decision = plan_resume(plan_of(tx, job), situation(job), tx.now)
         found = [SkippedRun(s.reason.value, s.first, s.last, s.count) for s in decision.skipped]
         return found, decision.last_slot
+
+
+def _reformed(document: Mapping[str, Any], patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document without the members of a form of schedule that a patch replaces by another."""
+    before, after = document.get("schedule"), patch.get("schedule")
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return document
+    given = [form for form in FORMS if after.get(form) is not None]
+    if len(given) != 1 or before.get(given[0]) is not None:
+        return document
+    keeps = given[0] in ("cron", "calendar") or (given[0] == "at" and _is_local(after["at"]))
+    kept = {name: before[name] for name in _PLACE if keeps and name in before}
+    return {**document, "schedule": kept}
+
+
+def _is_local(text: object) -> bool:
+    """Whether a one-off's time is a local one, with a zone beside it."""
+    try:
+        return isinstance(text, str) and datetime.fromisoformat(text).tzinfo is None
+    except ValueError:
+        return False
 
 
 def merge(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,28 @@ def test_patch_merges(acme: Caller) -> None:
     acme.patch(f"/v1/jobs/{job['id']}", [1], expect=422)
 
 
+def test_a_patch_replaces_the_form_of_a_schedule(acme: Caller) -> None:
+    place = {"time_zone": "Europe/Berlin", "gap": "skip", "fold": "both"}
+    job = acme.create("a", schedule={"cron": "0 2 1 1 *", **place})
+    path = f"/v1/jobs/{job['id']}"
+
+    def changed(schedule: dict[str, object]) -> dict[str, object]:
+        found: dict[str, object] = acme.patch(path, {"schedule": schedule})["schedule"]
+        return {name: found[name] for name in (*place, *schedule) if name in found}
+
+    assert changed({"every": "1d"}) == {"every": "1d"}
+    cron = {"cron": "0 3 1 1 *", **place}
+    assert changed(cron) == cron
+    interval = {"calendar": {"unit": "year", "on": "01-02", "at": "03:00"}}
+    assert changed(interval).items() >= place.items()
+    assert changed({"cron": "0 4 1 1 *"}) == {"cron": "0 4 1 1 *", **place}
+    assert changed({"any_of": [{"cron": "0 5 1 1 *"}]}).keys() == {"any_of"}
+    assert changed({"at": "2099-01-01T02:00:00Z"}).keys() == {"at"}
+    assert pointers(
+        acme.patch(path, {"schedule": {"cron": "0 5 1 1 *", "every": "1d"}}, expect=422)
+    ) == ["/schedule"]
+
+
 def test_versions_are_kept_with_who_wrote_them(world: World, acme: Caller) -> None:
     job = acme.create("a")
     acme.patch(f"/v1/jobs/{job['id']}", {"description": "two"})
