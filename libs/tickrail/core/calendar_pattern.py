@@ -36,7 +36,11 @@ class CalendarPattern:
         self._unit = interval.unit
         self._on = interval.on
         self._at = interval.at
-        self._anchor = self._period(date.fromisoformat(interval.anchor or "1970-01-01"))
+        anchor = date.fromisoformat(interval.anchor or "1970-01-01")
+        self._anchor = self._period(anchor)
+        found = self._day_in(self._anchor)
+        if found is not None and found < anchor.toordinal():
+            self._anchor += 1  # its day had passed by then: the one of the next period is the first
 
     def next_local(self, at: int) -> int | None:
         """The first matching local second not before `at`; None when nothing will come."""

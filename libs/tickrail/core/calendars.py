@@ -135,7 +135,8 @@ def parse_calendar(
     if given is not None and given != name:
         r.problem("name", f"is {given[:60]!r}", f"{name!r}, as in the path, or leave it out")
     description = r.text("description", "", maximum=4096) or ""
-    zone_name = r.text("time_zone", "UTC", maximum=100) or "UTC"
+    given_zone = r.text("time_zone", maximum=100)
+    zone_name = "UTC" if given_zone is None else given_zone
     where = find_zone(r, zone_name) or zone("UTC")
     entries = [_list(r, n) for n in ("dates", "yearly", "weekdays", "windows", "events")]
     total = sum(len(e) for e in entries) + sum(_exceptions(e) for e in entries[-1])

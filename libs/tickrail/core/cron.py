@@ -94,13 +94,13 @@ class CronExpression:
         """Read an expression (cached).
 
         Args:
-            text: the expression, or an alias such as `@daily`.
+            text: the expression, or an alias such as `@daily`; line ends at its end are not read.
             hash_key: the job's id; `H` is a stable hash of it.
 
         Raises:
             CronError: it is not legal, or can never fire.
         """
-        return _parse(text, hash_key)
+        return _parse(text.rstrip("\r\n"), hash_key)
 
     @property
     def is_hashed(self) -> bool:

@@ -136,6 +136,8 @@ def _steps(e: CronExpression) -> Iterator[tuple[str, str]]:
                         f"{name} {item} is read as {base}-{low + size - 1}/{step}; say it so",
                     )
             elif base == "*":
+                if name == "day" and int(step) >= size:
+                    yield ("wide_step", f"{name} {item}: only day 1 of the month matches")
                 if name != "day" and size % int(step) and int(step) < size:
                     rest = size - (size - 1) // int(step) * int(step)
                     yield ("uneven_step", f"{name} {item} is not even: the last gap is {rest}")

@@ -126,7 +126,8 @@ class _Form:
 
     def _place(self) -> tuple[str, Gap, Fold]:
         """Zone, gap and fold."""
-        name = self.read.text("time_zone", "UTC", maximum=64) or "UTC"
+        given = self.read.text("time_zone", maximum=64)
+        name = "UTC" if given is None else given
         try:
             zone(name)
         except UnknownZoneError as e:

@@ -158,6 +158,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no array": ({"dates": "2026-01-01"}, "/dates", "an array"),
     "a day that is not there": ({"dates": ["2026-02-29"]}, "/dates/0", "2026-12-24"),
     "a week": ({"dates": ["2026-W51-1"]}, "/dates/0", "2026-12-24"),
+    "an empty time zone": ({"time_zone": ""}, "/time_zone", "such as Europe/Berlin"),
+    "an event before 1900": ({"events": [{"start": "1899-12-31"}]}, "/events/0/start", "1900"),
     "a day before 1970": ({"dates": ["1969-12-31"]}, "/dates/0", "from 1970 to 9999"),
     "a range that ends first": (
         {"dates": [{"from": "2026-02-02", "to": "2026-02-01"}]}, "/dates/0/to", "the last day"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -290,6 +291,37 @@ def test_calendar_interval(calendar: dict[str, object], start: str, expected: li
     assert [day[5:] for day in found] == expected
 
 
+_EACH_PERIOD: dict[str, dict[object, Callable[[date], object]]] = {
+    "day": {None: bool},
+    "week": {"fri": lambda day: day.weekday() == 4, "mon": lambda day: day.weekday() == 0},
+    "month": {
+        1: lambda day: day.day == 1,
+        28: lambda day: day.day == 28,
+        "last": lambda day: (day + timedelta(days=1)).day == 1,
+        "2nd tue": lambda day: day.weekday() == 1 and 8 <= day.day <= 14,
+    },
+    "year": {"03-15": lambda day: (day.month, day.day) == (3, 15)},
+}
+
+
+@pytest.mark.parametrize("every", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("unit", "on"), [(unit, on) for unit, rules in _EACH_PERIOD.items() for on in rules]
+)
+def test_an_interval_begins_with_the_first_day_that_is_not_before_its_anchor(
+    unit: str, on: object, every: int
+) -> None:
+    """Against a walk over the days: every n-th of those that match, from the anchor on."""
+    matches = _EACH_PERIOD[unit][on]
+    for shift in range(0, 400, 9):
+        anchor = date(2026, 12, 5) + timedelta(days=shift)
+        walk = (anchor + timedelta(days=i) for i in range(366 * 12))
+        wanted = [day.isoformat() for day in walk if matches(day)][::every][:2]
+        calendar = {"unit": unit, "every": every, "at": "09:00", "anchor": anchor.isoformat()}
+        s = schedule({"calendar": calendar | ({} if on is None else {"on": on})})
+        assert days(s, at("2026-11-01T00:00Z"), 2) == wanted
+
+
 def test_calendar_interval_follows_gap_and_fold() -> None:
     calendar = {"unit": "day", "at": "02:30"}
     document = {"calendar": calendar, "time_zone": "Europe/Berlin"}
@@ -451,6 +483,8 @@ def test_words_of_a_plan_tell_what_bounds_it() -> None:
         ({"cron": "0 0 12 ? * 2"}, ["weekday_numbers"]),
         ({"cron": "0 0 12 ? * MON"}, []),
         ({"cron": "*/15 * * * *", "gap": "skip"}, ["no_effect"]),
+        ({"cron": "0 0 */31 * *"}, ["wide_step"]),
+        ({"cron": "0 0 */30 * *"}, []),
         ({"cron": "30 2 * * *", "time_zone": "Europe/Berlin"}, ["in_gap", "in_fold"]),
         ({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"}, []),
         ({"calendar": {"unit": "month", "on": 31, "at": "12:00"}}, ["short_months"]),
@@ -471,3 +505,17 @@ def test_the_ends_of_time_do_no_harm(year: int) -> None:
     ):
         found = next_after(s, start)
         assert found is None or found > start
+
+
+def test_line_ends_at_the_end_of_an_expression_are_not_read() -> None:
+    for end in ("\n", "\r\n", "\n\n"):
+        assert schedule({"cron": f"0 2 * * *{end}"}) == schedule({"cron": "0 2 * * *"})
+    assert refused({"cron": "0 2\n* * *"})
+
+
+def test_an_empty_time_zone_is_no_time_zone() -> None:
+    for form in ({"cron": "0 0 * * *"}, {"at": "2026-10-25T02:30:00"}):
+        [problem] = refused(form | {"time_zone": ""})
+        assert problem.pointer == "/schedule/time_zone"
+        assert "'' is not a time zone" in problem.message
+    assert schedule({"cron": "0 0 * * *", "time_zone": None}) == schedule({"cron": "0 0 * * *"})
