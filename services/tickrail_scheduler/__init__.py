@@ -1,1 +1,1 @@
-"""The scheduler: ownership, tick, relay, reaper, retention."""
+"""The scheduler: ownership, tick, relay, reaper, history."""

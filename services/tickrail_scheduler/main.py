@@ -1,4 +1,4 @@
-"""A scheduler process: ownership, tick, relay, reaper, retention."""
+"""A scheduler process: ownership, tick, relay, reaper, history."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Pure decisions: the standard library and croniter (in cron.py alone); no I/O and no clock."""
+"""Pure decisions: no I/O and no clock.
+
+The standard library, croniter (in cron.py alone) and dateutil (in recurrence_rules.py alone).
+"""
