@@ -14,7 +14,8 @@ from tests.support.store_bed import Bed, MemoryBed, PostgresBed, make_job
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.ids import JobId
-from tickrail.core.ports_api import CalendarRecord, JobState, Transaction
+from tickrail.core.job_filter import JobState
+from tickrail.core.ports_api import CalendarRecord, Transaction
 from tickrail.store.engine import ApiDatabase
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.tenancy import Caller

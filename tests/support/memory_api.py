@@ -18,13 +18,13 @@ from tests.support.stepped import TENANT
 from tickrail.core.calendars import Calendar, parse_calendar
 from tickrail.core.definition import Definition
 from tickrail.core.ids import JobId, LaunchId, TenantId
+from tickrail.core.job_filter import JobState
 from tickrail.core.ports import CalendarText
 from tickrail.core.ports_api import (
     CalendarJob,
     CalendarRecord,
     JobRecord,
     JobRef,
-    JobState,
     LaunchFilter,
     LaunchRecord,
     ManualLaunch,

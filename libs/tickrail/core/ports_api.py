@@ -7,28 +7,21 @@ method here takes a tenant. What is of another tenant is absent, by the same sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from uuid import UUID
 
 from tickrail.core.calendars import Calendar
 from tickrail.core.definition import Definition, Plan
 from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
+from tickrail.core.job_filter import JobFilter, JobState
 from tickrail.core.ports_backfill import BackfillRecords
 from tickrail.core.ports_operations import OperationRecords
 from tickrail.core.states import State
 
 T = TypeVar("T")
-
-
-class JobState(StrEnum):
-    """The state of a job."""
-
-    ACTIVE = "active"
-    PAUSED = "paused"
-    FINISHED = "finished"
-    DELETED = "deleted"
 
 
 JobRef = JobId | str
@@ -169,16 +162,6 @@ class Page(Generic[T]):
 
     items: Sequence[T]
     after: Position | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Which jobs. Without states: all but deleted ones. Tags: key, and value or None for any."""
-
-    states: Sequence[JobState] = ()
-    tags: Sequence[tuple[str, str | None]] = ()
-    name_prefix: str | None = None
-    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,4 +410,18 @@ class Transaction(Protocol):
 
     def wake_schedulers(self) -> None:
         """At the commit, tell schedulers that there is something to do."""
+        ...
+
+
+class OperationQueue(Protocol):
+    """Operations of all tenants that nobody works at."""
+
+    def take(self, hold: timedelta) -> tuple[UUID, TenantId] | None:
+        """Take the oldest one for a while: one whose process died is free when that has passed."""
+        ...
+
+    def tenant(
+        self, tenant: TenantId, actor: str, request_id: str
+    ) -> AbstractContextManager[Transaction]:
+        """A transaction for one tenant, in somebody's name."""
         ...

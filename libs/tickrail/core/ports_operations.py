@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from tickrail.core.ids import JobId, TenantId
-
-if TYPE_CHECKING:  # that file names this one's port
-    from tickrail.core.ports_api import JobFilter, Transaction
+from tickrail.core.ids import JobId
+from tickrail.core.job_filter import JobFilter
 
 
 class OperationState(StrEnum):
@@ -84,18 +81,4 @@ class OperationRecords(Protocol):
 
     def count_jobs(self, where: JobFilter, until: datetime) -> int:
         """How many jobs of a filter were made up to an instant."""
-        ...
-
-
-class OperationQueue(Protocol):
-    """Operations of all tenants that nobody works at."""
-
-    def take(self, hold: timedelta) -> tuple[UUID, TenantId] | None:
-        """Take the oldest one for a while: one whose process died is free when that has passed."""
-        ...
-
-    def tenant(
-        self, tenant: TenantId, actor: str, request_id: str
-    ) -> AbstractContextManager[Transaction]:
-        """A transaction for one tenant, in somebody's name."""
         ...

@@ -27,8 +27,9 @@ from tickrail.core.definition import Plan, instant_text, payload_problems
 from tickrail.core.documents import Reader
 from tickrail.core.errors import ConflictError, InvalidInputError, NotFoundError, Problem
 from tickrail.core.ids import uuid7
+from tickrail.core.job_filter import JobState
 from tickrail.core.policies import Overlap
-from tickrail.core.ports_api import JobRecord, JobRef, JobState, Transaction
+from tickrail.core.ports_api import JobRecord, JobRef, Transaction
 from tickrail.core.ports_backfill import BackfillRecord
 from tickrail.core.schedule import slot_of
 from tickrail.engine.job_rules import ANY, JobRules, Precondition, check_version, plan_of, require

@@ -20,10 +20,10 @@ from tickrail.core.backfill import (
 from tickrail.core.definition import Plan
 from tickrail.core.errors import TickrailError
 from tickrail.core.ids import launch_id
+from tickrail.core.job_filter import JobState
 from tickrail.core.plan import PlannedLaunch
 from tickrail.core.policies import IfUncertain, Priority
 from tickrail.core.ports import Calendars, DueJob, NewLaunch, Owned
-from tickrail.core.ports_api import JobState
 from tickrail.core.ports_backfill import (
     Backfilled,
     BackfillStore,

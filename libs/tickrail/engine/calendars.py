@@ -25,13 +25,8 @@ from tickrail.core.errors import (
     PreconditionFailedError,
     Problem,
 )
-from tickrail.core.ports_api import (
-    CalendarJob,
-    CalendarRecord,
-    JobState,
-    SkippedRun,
-    Transaction,
-)
+from tickrail.core.job_filter import JobState
+from tickrail.core.ports_api import CalendarJob, CalendarRecord, SkippedRun, Transaction
 from tickrail.core.timetable import MAX_STRETCHES, Allowance
 from tickrail.engine.job_rules import ANY, Precondition, same, within_history
 from tickrail.engine.jobs import merge

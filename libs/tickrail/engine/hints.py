@@ -6,8 +6,9 @@ from datetime import datetime
 
 from tickrail.core.definition import parse_plan
 from tickrail.core.errors import TickrailError
+from tickrail.core.job_filter import JobState
 from tickrail.core.lint import HERD, LintWarning, herd, lint
-from tickrail.core.ports_api import JobRecord, JobState, Transaction
+from tickrail.core.ports_api import JobRecord, Transaction
 
 
 def crowd_hints(tx: Transaction, at: datetime | None) -> list[LintWarning]:

@@ -21,8 +21,9 @@ from tickrail.core.errors import (
     Problem,
 )
 from tickrail.core.ids import JobId, uuid7
+from tickrail.core.job_filter import JobState
 from tickrail.core.plan import first_due, plan_resume
-from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
+from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun, Transaction
 from tickrail.core.schedule import AnyOf, At, Schedule
 from tickrail.core.schedule_document import FORMS
 from tickrail.core.sharding import partition_of

@@ -16,13 +16,13 @@ from tickrail.core.errors import (
     Problem,
 )
 from tickrail.core.ids import LaunchId, launch_id, uuid7
+from tickrail.core.job_filter import JobState
 from tickrail.core.plan import MAX_BUFFERED
 from tickrail.core.policies import Overlap
 from tickrail.core.ports_api import (
     AttemptRecord,
     JobRecord,
     JobRef,
-    JobState,
     LaunchRecord,
     ManualLaunch,
     Transaction,

@@ -10,10 +10,10 @@ from itertools import islice, takewhile
 
 from tickrail.core.definition import Plan
 from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE
+from tickrail.core.job_filter import JobState
 from tickrail.core.plan import from_completion, slot_waited_for, waiting
 from tickrail.core.ports_api import (
     JobRecord,
-    JobState,
     LaunchFilter,
     LaunchRecord,
     PageRequest,

@@ -31,8 +31,9 @@ from tickrail.core.errors import (
     UnavailableError,
 )
 from tickrail.core.ids import JobId, TenantId, uuid7
-from tickrail.core.ports_api import JobFilter, JobRecord, JobState, Transaction
-from tickrail.core.ports_operations import OperationQueue, OperationRecord, OperationState
+from tickrail.core.job_filter import JobFilter, JobState
+from tickrail.core.ports_api import JobRecord, OperationQueue, Transaction
+from tickrail.core.ports_operations import OperationRecord, OperationState
 from tickrail.engine.pauses import Pauses
 
 log = structlog.get_logger("tickrail.operations")

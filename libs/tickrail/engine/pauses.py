@@ -9,9 +9,10 @@ from enum import StrEnum
 from tickrail.core.catch_up import CatchUp, read_bounds
 from tickrail.core.documents import Reader
 from tickrail.core.errors import ConflictError
+from tickrail.core.job_filter import JobState
 from tickrail.core.plan import plan_resume
 from tickrail.core.policies import Misfire
-from tickrail.core.ports_api import JobRecord, JobRef, JobState, SkippedRun, Transaction
+from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun, Transaction
 from tickrail.engine.job_rules import (
     ANY,
     PAUSED,

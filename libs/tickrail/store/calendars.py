@@ -27,7 +27,8 @@ from sqlalchemy.exc import DBAPIError
 from tickrail.core.calendars import Calendar, parse_calendar
 from tickrail.core.errors import InProgressError
 from tickrail.core.ids import JobId
-from tickrail.core.ports_api import CalendarJob, CalendarRecord, JobState
+from tickrail.core.job_filter import JobState
+from tickrail.core.ports_api import CalendarJob, CalendarRecord
 from tickrail.store.tables import calendars, job_calendars, jobs
 from tickrail.store.tenancy import TenantTransaction
 

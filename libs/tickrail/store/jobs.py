@@ -28,11 +28,10 @@ from sqlalchemy.exc import IntegrityError
 from tickrail.core.definition import Definition
 from tickrail.core.errors import NameTakenError
 from tickrail.core.ids import JobId, Partition
+from tickrail.core.job_filter import JobFilter, JobState
 from tickrail.core.ports_api import (
-    JobFilter,
     JobRecord,
     JobRef,
-    JobState,
     LaunchRecord,
     Page,
     PageRequest,

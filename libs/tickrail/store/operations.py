@@ -11,7 +11,8 @@ from uuid import UUID
 from sqlalchemy import func, insert, null, select, text, update
 
 from tickrail.core.ids import JobId, TenantId
-from tickrail.core.ports_api import JobFilter, Transaction
+from tickrail.core.job_filter import JobFilter
+from tickrail.core.ports_api import Transaction
 from tickrail.core.ports_operations import NamedJob, OperationRecord, OperationState
 from tickrail.store.jobs import job_conditions
 from tickrail.store.tables import jobs, operations

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from tickrail.core.definition import NAME
 from tickrail.core.errors import NotFoundError
-from tickrail.core.ports_api import JobFilter, JobRef, JobState, Transaction
+from tickrail.core.job_filter import JobFilter, JobState
+from tickrail.core.ports_api import JobRef, Transaction
 from tickrail.engine.hints import job_hints
 from tickrail.engine.job_rules import require
 from tickrail_api.call import Answer, Reads, Writes, no_parameters

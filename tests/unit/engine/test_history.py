@@ -25,8 +25,9 @@ from tests.support.stepped import PARTITIONS, Stepped
 from tickrail.core.definition import Plan
 from tickrail.core.errors import InvalidInputError, OverlapError
 from tickrail.core.ids import ORIGIN_SCHEDULE
+from tickrail.core.job_filter import JobState
 from tickrail.core.plan import slot_waited_for
-from tickrail.core.ports_api import JobRecord, JobState
+from tickrail.core.ports_api import JobRecord
 from tickrail.core.schedule import next_after
 from tickrail.core.timetable import Allowance, OnExcluded
 from tickrail.engine.calendars import CalendarRules, Calendars

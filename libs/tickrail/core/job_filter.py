@@ -1,0 +1,26 @@
+"""The states of jobs, and which jobs a list or an operation is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """The state of a job."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs. Without states: all but deleted ones. Tags: key, and value or None for any."""
+
+    states: Sequence[JobState] = ()
+    tags: Sequence[tuple[str, str | None]] = ()
+    name_prefix: str | None = None
+    queue: str | None = None
