@@ -23,7 +23,7 @@ def test_it_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
             broken = run(made).violation
             if broken is not None:
                 with capsys.disabled():
-                    print(f"\n{name}: seed {made.seed}, history {runs}: {broken}")  # noqa: T201
+                    print(f"\n{name}: seed {made.seed}, history {runs}: {broken}")  # noqa: T201 - which seed found it is the answer
                 return
             if runs == RUNS:
                 break
