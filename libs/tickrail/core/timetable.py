@@ -126,9 +126,11 @@ class Allowance:
 
     def __post_init__(self) -> None:
         """Count from what the calendars have cost others already."""
-        object.__setattr__(self, "_steps_left_at", self._steps() + SEARCH_STEPS)
+        object.__setattr__(self, "_steps_left_at", self.steps + SEARCH_STEPS)
 
-    def _steps(self) -> int:
+    @property
+    def steps(self) -> int:
+        """What working out the rules of the calendars has cost up to now."""
         return sum(c.steps for c in self.exclude) + sum(c.steps for c in self.include)
 
     def at(self, second: int) -> Ruling:
@@ -138,7 +140,7 @@ class Allowance:
             InvalidInputError: the calendars' rules cost more than `SEARCH_STEPS` for what was asked
                 up to now.
         """
-        if self._steps() > self._steps_left_at:
+        if self.steps > self._steps_left_at:
             raise InvalidInputError(
                 "The calendars are too costly to find a run.",
                 [

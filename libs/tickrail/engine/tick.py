@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -48,6 +49,8 @@ _TICK = timedelta(microseconds=1)
 RETRY_UNPLANNABLE = timedelta(minutes=1)
 ENOUGH = 1000
 """Launches that fill a transaction: a catch-up may make thousands for each of many jobs."""
+COSTLY = 100_000
+"""Steps of calendars' rules that fill a transaction: the worst ones cost a fraction of a second."""
 _NOTHING_OPEN = OpenCount(0, 0)
 _SECOND = timedelta(seconds=1)
 _SHARED = 2000
@@ -151,6 +154,7 @@ class JobPlanner:
     def __init__(self) -> None:
         self._cache = PlanCache()
         self._calendars = CalendarCache()
+        self._steps = 0
         self._plan_job = SharedDecisions(plan_job)
 
     def needs_open(self, job: DueJob) -> bool:
@@ -176,9 +180,9 @@ class JobPlanner:
             return self._plan_job(plan, _situation(job, count, now, oldest), now)
 
         planned: list[Planned] = []
-        launches = 0
+        launches = self._steps = 0
         for job in jobs:
-            if launches >= ENOUGH:
+            if launches >= ENOUGH or self._steps >= COSTLY:
                 break
             planned.append(self._planned(job, calendars, now, decide))
             launches += len(planned[-1].launches)
@@ -219,14 +223,26 @@ class JobPlanner:
         decide: Callable[[DueJob, Plan], Decision],
     ) -> Planned:
         try:
-            plan = self._cache.get(job, now)
-            decision = decide(job, self._calendars.resolve(plan, job.tenant, calendars))
+            plan = self._calendars.resolve(self._cache.get(job, now), job.tenant, calendars)
+            with self._counted(plan):
+                decision = decide(job, plan)
             return Planned(job, decision, [_new(job, plan, x) for x in decision.launches])
         except Exception as e:  # noqa: BLE001 - one job's bad data must harm no other job
             text = str(e) if isinstance(e, TickrailError) else f"{type(e).__name__}: {e}"
             log.warning("job_not_planned", job=str(job.id), version=job.version, error=text)
             again = None if job.awaits else now + RETRY_UNPLANNABLE
             return Planned(job, Decision(wake_at=again, awaits=job.awaits), [], error=text[:1000])
+
+    @contextmanager
+    def _counted(self, plan: Plan) -> Iterator[None]:
+        """Count what working out the rules of the plan's calendars costs."""
+        allowance = plan.allowance
+        before = 0 if allowance is None else allowance.steps
+        try:
+            yield
+        finally:
+            if allowance is not None:
+                self._steps += allowance.steps - before
 
 
 def calendars_of(job: DueJob) -> Sequence[str]:

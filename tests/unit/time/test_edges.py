@@ -7,7 +7,7 @@ from itertools import product
 from uuid import UUID
 
 import pytest
-from tests.support.schedules import at, cron, days, schedule
+from tests.support.schedules import at, cron, days, refused, schedule
 
 from tickrail.core.cron import CronExpression
 from tickrail.core.recurrence import WALK_LIMIT, walker_of
@@ -132,3 +132,17 @@ def test_a_combination_of_more_slots_than_are_walked_is_counted_by_its_parts() -
         assert found.count == seconds + shared
         assert list(found.oldest) == [low + n * SECOND for n in (1, 2, 3)]
         assert list(found.newest) == [high - n * SECOND for n in (2, 1, 0)]
+
+
+def test_line_ends_at_the_end_of_an_expression_are_not_read() -> None:
+    for end in ("\n", "\r\n", "\n\n"):
+        assert schedule({"cron": f"0 2 * * *{end}"}) == schedule({"cron": "0 2 * * *"})
+    assert refused({"cron": "0 2\n* * *"})
+
+
+def test_an_empty_time_zone_is_no_time_zone() -> None:
+    for form in ({"cron": "0 0 * * *"}, {"at": "2026-10-25T02:30:00"}):
+        [problem] = refused(form | {"time_zone": ""})
+        assert problem.pointer == "/schedule/time_zone"
+        assert "'' is not a time zone" in problem.message
+    assert schedule({"cron": "0 0 * * *", "time_zone": None}) == schedule({"cron": "0 0 * * *"})

@@ -505,17 +505,3 @@ def test_the_ends_of_time_do_no_harm(year: int) -> None:
     ):
         found = next_after(s, start)
         assert found is None or found > start
-
-
-def test_line_ends_at_the_end_of_an_expression_are_not_read() -> None:
-    for end in ("\n", "\r\n", "\n\n"):
-        assert schedule({"cron": f"0 2 * * *{end}"}) == schedule({"cron": "0 2 * * *"})
-    assert refused({"cron": "0 2\n* * *"})
-
-
-def test_an_empty_time_zone_is_no_time_zone() -> None:
-    for form in ({"cron": "0 0 * * *"}, {"at": "2026-10-25T02:30:00"}):
-        [problem] = refused(form | {"time_zone": ""})
-        assert problem.pointer == "/schedule/time_zone"
-        assert "'' is not a time zone" in problem.message
-    assert schedule({"cron": "0 0 * * *", "time_zone": None}) == schedule({"cron": "0 0 * * *"})
