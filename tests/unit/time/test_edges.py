@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from uuid import UUID
 
@@ -146,3 +146,15 @@ def test_an_empty_time_zone_is_no_time_zone() -> None:
         assert problem.pointer == "/schedule/time_zone"
         assert "'' is not a time zone" in problem.message
     assert schedule({"cron": "0 0 * * *", "time_zone": None}) == schedule({"cron": "0 0 * * *"})
+
+
+@pytest.mark.parametrize("year", [1, 9998, 9999])
+def test_the_ends_of_time_do_no_harm(year: int) -> None:
+    start = datetime(year, 12 if year > 1 else 1, 31 if year > 1 else 1, tzinfo=UTC)
+    for s in (
+        cron("0 0 * * *", "Pacific/Kiritimati"),
+        schedule({"every": "1d", "anchor": "2026-01-01T00:00:00Z"}),
+        schedule({"calendar": {"unit": "week", "on": "sun", "at": "02:30"}}),
+    ):
+        found = next_after(s, start)
+        assert found is None or found > start
