@@ -14,7 +14,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from tickrail.core.definition import NAME, TAG_KEY
-from tickrail.core.errors import InvalidInputError, Problem
+from tickrail.core.errors import InvalidInputError, NotFoundError, Problem
 from tickrail.core.ids import JobId
 from tickrail.core.ports_api import JobRef, PageRequest, Position
 
@@ -212,6 +212,18 @@ def uuid_of(text: str) -> UUID:
     if str(found) != text.lower():
         raise ValueError(text)
     return found
+
+
+def path_id(what: str, text: str) -> UUID:
+    """The id in a path.
+
+    Raises:
+        NotFoundError: what stands there cannot be one.
+    """
+    try:
+        return uuid_of(text)
+    except ValueError:
+        raise NotFoundError(f"There is no {what} with the id {text[:128]}.") from None
 
 
 def bad_parameter(name: str, message: str, expected: str) -> InvalidInputError:

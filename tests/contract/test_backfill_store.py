@@ -24,8 +24,9 @@ from tests.support.store_bed import (
     verdict,
 )
 
-from tickrail.core.backfill import BackfillOrder, Existing
+from tickrail.core.backfill import Existing
 from tickrail.core.ids import Epoch, JobId, launch_id
+from tickrail.core.policies import CatchUpOrder
 from tickrail.core.ports_backfill import Backfilled
 from tickrail.core.states import State
 from tickrail.engine.backfills import Backfills
@@ -148,7 +149,7 @@ def test_open_launches_of_others_do_not_count_where_launches_may_overlap(bed: Be
 def test_a_rate_waits(bed: Bed) -> None:
     job, start = hourly(bed), day(bed)
     backfill = make_backfill(
-        bed, job, start, start + 9 * HOUR, per_minute=2, order=BackfillOrder.NEWEST
+        bed, job, start, start + 9 * HOUR, per_minute=2, order=CatchUpOrder.NEWEST
     )
     assert len(fill(bed).inserted) == 1
     for _ in range(2):

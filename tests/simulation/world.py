@@ -30,11 +30,12 @@ from tests.support.memory_api import Extra
 from tests.support.memory_tables import BackfillRow, JobRow
 from tests.support.stepped import TENANT
 
-from tickrail.core.backfill import Backfill, BackfillOrder, Existing
+from tickrail.core.backfill import Backfill, Existing
 from tickrail.core.definition import Definition, parse_definition
 from tickrail.core.execution import SUCCESS, Outcome, Run
 from tickrail.core.ids import Epoch, JobId, Partition
 from tickrail.core.plan import first_due
+from tickrail.core.policies import CatchUpOrder
 from tickrail.core.ports import CalendarText
 from tickrail.engine import launches as launches_module
 from tickrail.engine.job_rules import JobRules
@@ -153,7 +154,7 @@ class World:
         if "backfill" in document:
             back = timedelta(seconds=document["backfill"]["back"])
             b = Backfill(
-                UUID(int=n), START - back, START, BackfillOrder.OLDEST, Existing.LEAVE, None,
+                UUID(int=n), START - back, START, CatchUpOrder.OLDEST, Existing.LEAVE, None,
                 document["backfill"]["max_open"], None, 0, START,
             )  # fmt: skip
             self.db.backfills[b.id] = BackfillRow(b, job)

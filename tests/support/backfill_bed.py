@@ -11,8 +11,9 @@ from psycopg.types.json import Jsonb
 from tests.support.memory_tables import BackfillRow
 from tests.support.store_bed import Bed, MemoryBed, PostgresBed
 
-from tickrail.core.backfill import Backfill, BackfillOrder, Existing
+from tickrail.core.backfill import Backfill, Existing
 from tickrail.core.ids import JobId
+from tickrail.core.policies import CatchUpOrder
 
 _COLUMNS = (
     "id", "from_at", "until_at", "newest_first", "existing", "max_count", "max_open", "per_minute",
@@ -33,7 +34,7 @@ def make_backfill(
 ) -> UUID:
     """A running backfill that may go on at once."""
     values = {
-        "order": BackfillOrder.OLDEST, "existing": Existing.LEAVE, "max_count": None,
+        "order": CatchUpOrder.OLDEST, "existing": Existing.LEAVE, "max_count": None,
         "max_open": 10, "per_minute": None, "total": 0,
         "next_at": bed.now() - timedelta(seconds=1),
     }  # fmt: skip
@@ -49,7 +50,7 @@ def make_backfill(
     given = dict(
         zip(
             _COLUMNS,
-            [b.id, b.from_at, b.until_at, b.order is BackfillOrder.NEWEST, b.existing.value,
+            [b.id, b.from_at, b.until_at, b.order is CatchUpOrder.NEWEST, b.existing.value,
              b.max_count, b.max_open, b.per_minute, b.total, b.next_at, b.cursor_at, b.launched,
              b.left_alone, job, row.state, Jsonb(payload) if has_payload else None, has_payload],
             strict=True,
@@ -77,7 +78,7 @@ def backfill_row(bed: Bed, backfill: UUID) -> BackfillRow:
         ),
         [backfill],
     ).fetchone()
-    order = BackfillOrder.NEWEST if row[3] else BackfillOrder.OLDEST
+    order = CatchUpOrder.NEWEST if row[3] else CatchUpOrder.OLDEST
     return BackfillRow(Backfill(*row[:3], order, Existing(row[4]), *row[5:13]), *row[13:])
 
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from tickrail.core.definition import Plan
 from tickrail.core.ids import ORIGIN_BACKFILL
 from tickrail.core.plan import PlannedLaunch
-from tickrail.core.policies import Overlap
+from tickrail.core.policies import CatchUpOrder, Overlap
 from tickrail.core.recurrence import Missed, slot_of
 from tickrail.core.schedule_values import AnyOf, Every, MeasuredFrom, Schedule
 from tickrail.core.timetable import Timetable
@@ -39,13 +39,6 @@ class BackfillState(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     CANCELLED = "cancelled"
-
-
-class BackfillOrder(StrEnum):
-    """Which end of the range comes first."""
-
-    OLDEST = "oldest"
-    NEWEST = "newest"
 
 
 class Existing(StrEnum):
@@ -78,7 +71,7 @@ class Backfill:
     id: UUID
     from_at: datetime
     until_at: datetime
-    order: BackfillOrder
+    order: CatchUpOrder
     existing: Existing
     max_count: int | None
     max_open: int
@@ -178,18 +171,18 @@ def upcoming_slots(plan: Plan, b: Backfill, next_run_at: datetime | None, limit:
     edge = None if next_run_at is None else _undecided(plan, next_run_at) - _TICK
     waits = edge is not None and edge < high
     if edge is not None and waits:
-        if b.order is BackfillOrder.NEWEST:
+        if b.order is CatchUpOrder.NEWEST:
             return Upcoming((), last=False, waits=True)
         high = edge
     if b.cursor_at is not None:
-        if b.order is BackfillOrder.NEWEST:
+        if b.order is CatchUpOrder.NEWEST:
             high = min(high, b.cursor_at - _TICK)
         else:
             low = max(low, b.cursor_at)
     table = plan.timetable
     found: list[datetime] = []
     if table is not None and low < high:
-        if b.order is BackfillOrder.NEWEST:
+        if b.order is CatchUpOrder.NEWEST:
             found = _newest(table, low, high, limit)
         else:
             slot = table.next_after(low)

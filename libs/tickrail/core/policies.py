@@ -19,7 +19,7 @@ class MisfirePolicy(StrEnum):
 
 
 class CatchUpOrder(StrEnum):
-    """Which missed slots `fire_all` launches when not all of them may be."""
+    """Which end of a range of slots comes first, and is launched where not all of them may be."""
 
     OLDEST = "oldest"
     NEWEST = "newest"

@@ -15,7 +15,6 @@ from uuid import UUID
 from tickrail.core.backfill import (
     MAX_SLOTS,
     Backfill,
-    BackfillOrder,
     BackfillState,
     Existing,
     has_past_slots,
@@ -28,7 +27,7 @@ from tickrail.core.documents import Reader
 from tickrail.core.errors import ConflictError, InvalidInputError, NotFoundError, Problem
 from tickrail.core.ids import uuid7
 from tickrail.core.job_filter import JobState
-from tickrail.core.policies import Overlap
+from tickrail.core.policies import CatchUpOrder, Overlap
 from tickrail.core.ports_api import JobRecord, JobRef, Transaction
 from tickrail.core.ports_backfill import BackfillRecord
 from tickrail.core.schedule import slot_of
@@ -70,7 +69,7 @@ class _Asked:
 
     from_at: datetime
     until_at: datetime
-    order: BackfillOrder
+    order: CatchUpOrder
     existing: Existing
     max_count: int | None
     max_open: int | None
@@ -181,7 +180,7 @@ class BackfillRequests:
         asked = _Asked(
             from_at=from_at or now,
             until_at=until_at or now,
-            order=reader.choice("order", BackfillOrder.OLDEST),
+            order=reader.choice("order", CatchUpOrder.OLDEST),
             existing=reader.choice("existing", Existing.LEAVE),
             max_count=_number(reader, "max_count", 1_000_000),
             max_open=_number(reader, "max_open", 1_000),

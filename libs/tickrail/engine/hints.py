@@ -21,7 +21,8 @@ def crowd_hints(tx: Transaction, at: datetime | None) -> list[LintWarning]:
 def job_hints(tx: Transaction, job: JobRecord, *, crowd: bool = False) -> list[LintWarning]:
     """Warnings about a job's schedule, and about the crowd that its next run is in if asked."""
     try:
-        found = lint(parse_plan(job.plan, job=job.id, now=tx.now).schedule, tx.now)
+        plan = parse_plan(job.plan, job=job.id, now=tx.now)
+        found = lint(plan.schedule, max(tx.now, plan.starts_at or tx.now))
     except TickrailError:
         return []  # a plan that this version cannot read; the job's `error` says it
     if crowd and job.state is JobState.ACTIVE:

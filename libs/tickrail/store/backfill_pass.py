@@ -17,13 +17,12 @@ from psycopg import errors as pg
 from tickrail.core.backfill import (
     SLOTS_AT_ONCE,
     Backfill,
-    BackfillOrder,
     BackfillSituation,
     BackfillState,
     Existing,
 )
-from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import JobId
+from tickrail.core.policies import CatchUpOrder
 from tickrail.core.ports import DueJob, Owned, Publication
 from tickrail.core.ports_backfill import (
     Backfilled,
@@ -42,18 +41,17 @@ _SQL = load("backfill")
 
 
 class BackfillPass:
-    """The part of the owner's store that carries on backfills."""
+    """Carries on backfills, on the owner's one connection and with what its store knows."""
 
-    _session: Session
-    _days: DayKeeper
-    _calendars: CalendarReader
-    _history: timedelta
-    _since: datetime
+    def __init__(
+        self, session: Session, days: DayKeeper, calendars: CalendarReader, history: timedelta
+    ) -> None:
+        self._session = session
+        self._days = days
+        self._calendars = calendars
+        self._history = history
 
-    def _no_partition(self, e: pg.CheckViolation) -> UnavailableError:
-        raise NotImplementedError
-
-    def backfill(self, owned: Owned, limit: int, planner: BackfillPlanner) -> Backfilled:
+    def run(self, owned: Owned, limit: int, planner: BackfillPlanner) -> Backfilled:
         """Carry on up to `limit` running backfills, in one transaction.
 
         A crash before the commit leaves everything as it was; after it, the launches are `due`
@@ -77,10 +75,8 @@ class BackfillPass:
                 # What waits for open launches is written only where others would wait behind it.
                 _move(cursor, [f for f in filled if f.step.moved or len(rows) >= limit])
         except pg.CheckViolation as e:
-            raise self._no_partition(e) from e
+            raise self._days.missing(e) from e
         self._days.commit()
-        if inserted:
-            self._since = min(self._since, *(p.scheduled_at for p in inserted))
         return Backfilled(
             now=now,
             inserted=inserted,
@@ -136,7 +132,7 @@ def _hold(cursor: Cursor, found: Mapping[UUID, tuple[Any, ...]]) -> list[DueBack
 def backfill_of(row: Sequence[Any]) -> Backfill:
     """A row of backfills as a value."""
     b = Backfill(*row)
-    return replace(b, order=BackfillOrder(b.order), existing=Existing(b.existing))
+    return replace(b, order=CatchUpOrder(b.order), existing=Existing(b.existing))
 
 
 def _decide(

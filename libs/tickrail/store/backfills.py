@@ -12,10 +12,10 @@ from sqlalchemy import and_, bindparam, case, func, insert, null, or_, select, t
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from tickrail.core.backfill import (
-    BackfillOrder,
     BackfillState,
 )
 from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, JobId, Partition
+from tickrail.core.policies import CatchUpOrder
 from tickrail.core.ports_backfill import (
     BackfillRecord,
 )
@@ -83,7 +83,7 @@ class BackfillTable:
                 state=record.state.value,
                 from_at=b.from_at,
                 until_at=b.until_at,
-                newest_first=b.order is BackfillOrder.NEWEST,
+                newest_first=b.order is CatchUpOrder.NEWEST,
                 existing=b.existing.value,
                 max_count=b.max_count,
                 max_open=b.max_open,
@@ -165,7 +165,7 @@ class BackfillTable:
 
 
 def _record(row: Any) -> BackfillRecord:  # noqa: ANN401 - a row of `_SELECT`
-    order = BackfillOrder.NEWEST if row.newest_first else BackfillOrder.OLDEST
+    order = CatchUpOrder.NEWEST if row.newest_first else CatchUpOrder.OLDEST
     return BackfillRecord(
         backfill=backfill_of([*row[:3], order, *row[4 : len(_COLUMNS)]]),
         job=JobId(row.job_id),

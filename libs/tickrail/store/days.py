@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 
+from psycopg import errors as pg
+
+from tickrail.core.errors import UnavailableError
+from tickrail.store.errors import NO_PARTITION
 from tickrail.store.session import Cursor
 
 
@@ -28,6 +32,17 @@ class DayKeeper:
         """The transaction of the last `ensure` was committed."""
         self._known |= self._new
         self._new.clear()
+
+    def missing(self, error: pg.CheckViolation) -> UnavailableError:
+        """What an insert says for which a day was missing: forget what is known and try again.
+
+        Raises:
+            CheckViolation: it was something else.
+        """
+        if NO_PARTITION not in str(error):
+            raise error
+        self.forget()
+        return UnavailableError("A day of the history is missing; it is made at the next try.")
 
     def forget(self) -> None:
         """Days may have been dropped."""

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from psycopg import errors as pg
 
-from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import JobId, LaunchId, Partition
 from tickrail.core.ports import (
     Backlog,
@@ -36,12 +35,12 @@ from tickrail.core.ports import (
     Ticked,
     in_turns,
 )
+from tickrail.core.ports_backfill import Backfilled, BackfillPlanner
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 from tickrail.store.backfill_pass import BackfillPass
 from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
-from tickrail.store.errors import NO_PARTITION
 from tickrail.store.fence import hold_fence
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session
@@ -58,7 +57,7 @@ def owner_settings(settings: DatabaseSettings) -> DatabaseSettings:
     return replace(settings, statement_timeout=2.0, idle_timeout=2.0)
 
 
-class PostgresOwnerStore(BackfillPass):
+class PostgresOwnerStore:
     """What the owner of partitions does in the database."""
 
     def __init__(self, settings: DatabaseSettings, *, history_days: int = 30) -> None:
@@ -73,6 +72,7 @@ class PostgresOwnerStore(BackfillPass):
         self._history = timedelta(days=history_days)
         self._days = DayKeeper()
         self._calendars = CalendarReader()
+        self._backfills = BackfillPass(self._session, self._days, self._calendars, self._history)
         self._since = _FAR_PAST
         self._since_read: datetime | None = None
 
@@ -100,7 +100,7 @@ class PostgresOwnerStore(BackfillPass):
                 full = result.full or len(jobs) >= limit
                 following = now if full else _next_due(cursor, partitions)
         except pg.CheckViolation as e:
-            raise self._no_partition(e) from e
+            raise self._days.missing(e) from e
         self._days.commit()
         return replace(result, full=full, next_due=following)
 
@@ -140,7 +140,7 @@ class PostgresOwnerStore(BackfillPass):
                 known = self._calendars.read(cursor, mine, planner)
                 self._write(cursor, owned, planner.resume(mine, known, now, oldest), oldest)
         except pg.CheckViolation as e:
-            raise self._no_partition(e) from e
+            raise self._days.missing(e) from e
         self._days.commit()
         return Ticked(now=now, jobs=len(mine), fence=fence, full=len(jobs) >= limit)
 
@@ -159,13 +159,6 @@ class PostgresOwnerStore(BackfillPass):
             known = self._calendars.read(cursor, [e.job for e in mine], planner)
             self._write(cursor, owned, planner.complete(mine, known, now), now - self._history)
         return Ticked(now=now, jobs=len(mine), fence=fence, full=len(ended) >= limit)
-
-    def _no_partition(self, e: pg.CheckViolation) -> UnavailableError:
-        """A day that was there is gone (retention): forget what we knew and try again."""
-        if NO_PARTITION not in str(e):
-            raise e
-        self._days.forget()
-        return UnavailableError("A day of the history is missing; it is made at the next try.")
 
     def _plan_and_write(
         self, cursor: Cursor, owned: Owned, jobs: Sequence[DueJob], planner: Planner, now: datetime
@@ -248,6 +241,13 @@ class PostgresOwnerStore(BackfillPass):
             if n.id in fresh and n.state is State.DUE
         ]
         return inserted, len(pairs) - len(fresh)
+
+    def backfill(self, owned: Owned, limit: int, planner: BackfillPlanner) -> Backfilled:
+        """Carry on up to `limit` running backfills, in one transaction."""
+        done = self._backfills.run(owned, limit, planner)
+        # The scans of open launches look back to the oldest one; these lie in the past.
+        self._since = min([self._since, *(p.scheduled_at for p in done.inserted)])
+        return done
 
     # --- the relay ------------------------------------------------------------------------------
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from tickrail.core.backfill import BackfillState
 from tickrail.core.definition import instant_text
-from tickrail.core.errors import NotFoundError
 from tickrail.core.ports_api import Transaction
 from tickrail.core.ports_backfill import BackfillRecord
 from tickrail.engine.backfill_requests import BackfillPreview, find_backfill
 from tickrail.engine.job_rules import require
 from tickrail_api.call import Answer, Reads, Writes
 from tickrail_api.openapi import answers, body, page
-from tickrail_api.paging import PageParameters, bad_parameter, listed, uuid_of
+from tickrail_api.paging import PageParameters, bad_parameter, listed, path_id, uuid_of
 from tickrail_api.routes.jobs import path_ref, plain
 from tickrail_api.schemas.backfill import (
     BACKFILL,
@@ -33,18 +31,6 @@ from tickrail_api.schemas.backfill import (
 from tickrail_api.schemas.backfill import BackfillPreview as PreviewDocument
 
 router = APIRouter(tags=["backfills"])
-
-
-def path_backfill(backfill: str) -> UUID:
-    """The backfill of a path.
-
-    Raises:
-        NotFoundError: what stands there cannot be one.
-    """
-    try:
-        return uuid_of(backfill)
-    except ValueError:
-        raise NotFoundError(f"There is no backfill with the id {backfill[:128]}.") from None
 
 
 def backfill_document(record: BackfillRecord) -> dict[str, Any]:
@@ -138,7 +124,7 @@ def list_backfills(call: Reads, job: str, query: Annotated[PageParameters, Query
 @router.get("/v1/backfills/{backfill}", dependencies=plain, responses=answers(Backfill, BACKFILL))
 def get_backfill(call: Reads, backfill: str) -> Response:
     """Read a backfill: how far it is, and how its launches stand. Scope: read."""
-    wanted = path_backfill(backfill)
+    wanted = path_id("backfill", backfill)
     with call.read() as tx:
         found = find_backfill(tx, wanted)
     return Answer(backfill_document(found)).response()
@@ -153,7 +139,7 @@ def get_backfill(call: Reads, backfill: str) -> Response:
 )
 def cancel_backfill(call: Writes, backfill: str) -> Response:
     """Cancel a backfill: what has not started is cancelled, what runs finishes. Scope: write."""
-    wanted, document = path_backfill(backfill), call.document()
+    wanted, document = path_id("backfill", backfill), call.document()
 
     def effect(tx: Transaction) -> Answer:
         return Answer(backfill_document(call.parts.backfills.cancel(tx, wanted, document)), 202)

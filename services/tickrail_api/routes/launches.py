@@ -22,9 +22,9 @@ from tickrail_api.paging import (
     keyset,
     listed,
     number_after,
+    path_id,
     read_instant,
     tag_parameters,
-    uuid_of,
 )
 from tickrail_api.routes.jobs import plain
 from tickrail_api.schemas.launch import ATTEMPT, LAUNCH, AttemptPage, Launch, LaunchPage, State
@@ -50,18 +50,6 @@ class LaunchList(PageParameters):
         None, max_length=64, alias="to", description="Scheduled before this instant."
     )
     sort: Literal["scheduled_at", "-scheduled_at"] = "-scheduled_at"
-
-
-def path_launch(launch: str) -> LaunchId:
-    """The launch of a path.
-
-    Raises:
-        NotFoundError: what stands there cannot be one.
-    """
-    try:
-        return LaunchId(uuid_of(launch))
-    except ValueError:
-        raise NotFoundError(f"There is no launch with the id {launch[:128]}.") from None
 
 
 @router.get("/v1/launches", responses=answers(LaunchPage, page(LAUNCH)))
@@ -95,7 +83,7 @@ def list_launches(call: Reads, query: Annotated[LaunchList, Query()]) -> Respons
 def get_launch(call: Reads, launch: str) -> Response:
     """Read a launch. Scope: read."""
     with call.read() as tx:
-        found = require_launch(tx, path_launch(launch))
+        found = require_launch(tx, LaunchId(path_id("launch", launch)))
     return Answer(launch_document(found)).response()
 
 
@@ -105,7 +93,9 @@ def list_attempts(call: Reads, launch: str, query: Annotated[PageParameters, Que
     scope = ["attempts", launch.lower()]
     after = number_after(query, scope, 0)
     with call.read() as tx:
-        found = attempts_of(tx, require_launch(tx, path_launch(launch)), after, query.limit + 1)
+        found = attempts_of(
+            tx, require_launch(tx, LaunchId(path_id("launch", launch))), after, query.limit + 1
+        )
     items = found[: query.limit]
     more = query.next(scope, [items[-1].attempt]) if len(found) > query.limit else None
     return Answer(listed([attempt_document(a) for a in items], more)).response()
@@ -119,7 +109,7 @@ def list_attempts(call: Reads, launch: str, query: Annotated[PageParameters, Que
 )
 def cancel_launch(call: Runs, launch: str) -> Response:
     """Cancel a launch; a running one is asked to stop. Scope: run."""
-    wanted = path_launch(launch)
+    wanted = LaunchId(path_id("launch", launch))
     # A body has nothing to say here, but what is not JSON is refused as everywhere.
     call.document()
 

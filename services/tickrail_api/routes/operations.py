@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from tickrail.core.definition import instant_text
-from tickrail.core.errors import NotFoundError
 from tickrail.core.ports_api import Transaction
 from tickrail.core.ports_operations import OperationRecord
 from tickrail.engine.operations import Kind, OperationPreview, find_operation
 from tickrail_api.call import Answer, Call, Reads, Writes
 from tickrail_api.openapi import answers, body, page
-from tickrail_api.paging import PageParameters, bad_parameter, listed, uuid_of
+from tickrail_api.paging import PageParameters, bad_parameter, listed, path_id, uuid_of
 from tickrail_api.routes.jobs import plain
 from tickrail_api.schemas.operation import (
     DRY_MANY,
@@ -32,18 +30,6 @@ from tickrail_api.schemas.operation import OperationPreview as PreviewDocument
 
 router = APIRouter(tags=["operations"])
 _answers = {**answers(Operation, OPERATION, 202), **answers(PreviewDocument, OPERATION_PREVIEW)}
-
-
-def path_operation(operation: str) -> UUID:
-    """The operation of a path.
-
-    Raises:
-        NotFoundError: what stands there cannot be one.
-    """
-    try:
-        return uuid_of(operation)
-    except ValueError:
-        raise NotFoundError(f"There is no operation with the id {operation[:128]}.") from None
 
 
 def operation_document(record: OperationRecord) -> dict[str, Any]:
@@ -110,7 +96,7 @@ def list_operations(call: Reads, query: Annotated[PageParameters, Query()]) -> R
 )
 def get_operation(call: Reads, operation: str) -> Response:
     """Read an operation: how far it is. Scope: read."""
-    wanted = path_operation(operation)
+    wanted = path_id("operation", operation)
     with call.read() as tx:
         found = find_operation(tx, wanted)
     return Answer(operation_document(found)).response()
@@ -124,7 +110,7 @@ def get_operation(call: Reads, operation: str) -> Response:
 )
 def cancel_operation(call: Writes, operation: str) -> Response:
     """Cancel an operation: no further job is touched, what was done stays. Scope: write."""
-    wanted = path_operation(operation)
+    wanted = path_id("operation", operation)
     # A body has nothing to say here, but what is not JSON is refused as everywhere.
     call.document()
 

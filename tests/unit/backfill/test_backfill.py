@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tickrail.core.backfill import (
     Backfill,
-    BackfillOrder,
     BackfillSituation,
     BackfillState,
     BackfillStep,
@@ -27,6 +26,7 @@ from tickrail.core.backfill import (
 )
 from tickrail.core.definition import Plan, parse_plan
 from tickrail.core.ids import JobId
+from tickrail.core.policies import CatchUpOrder
 
 JOB = JobId(UUID(int=1))
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -44,7 +44,7 @@ def plan_of(**fields: Any) -> Plan:
 def backfill(**changes: Any) -> Backfill:
     """Of the first six hours of a day."""
     found = Backfill(
-        UUID(int=9), DAY, DAY + 6 * HOUR, BackfillOrder.OLDEST, Existing.LEAVE, None, 10, None, 6,
+        UUID(int=9), DAY, DAY + 6 * HOUR, CatchUpOrder.OLDEST, Existing.LEAVE, None, 10, None, 6,
         NOW,
     )  # fmt: skip
     return replace(found, **changes)
@@ -82,7 +82,7 @@ def at(s: BackfillStep) -> list[int]:
 
 ROWS: list[tuple[str, Backfill, dict[str, Any], list[int], int]] = [
     ("all at once", backfill(), {}, [0, 1, 2, 3, 4, 5], 0),
-    ("newest first", backfill(order=BackfillOrder.NEWEST), {}, [5, 4, 3, 2, 1, 0], 0),
+    ("newest first", backfill(order=CatchUpOrder.NEWEST), {}, [5, 4, 3, 2, 1, 0], 0),
     ("a launch is there", backfill(), {"existing": EVERY[1:3]}, [0, 3, 4, 5], 2),
     (
         "launched again when asked",
@@ -96,14 +96,14 @@ ROWS: list[tuple[str, Backfill, dict[str, Any], list[int], int]] = [
     ("goes on", backfill(cursor_at=EVERY[3]), {}, [4, 5], 0),
     (
         "goes on, newest first",
-        backfill(order=BackfillOrder.NEWEST, cursor_at=EVERY[2]), {}, [1, 0], 0,
+        backfill(order=CatchUpOrder.NEWEST, cursor_at=EVERY[2]), {}, [1, 0], 0,
     ),
     ("few at once", backfill(), {"limit": 2}, [0, 1], 0),
     ("fell out of the history", backfill(), {"oldest": EVERY[2]}, [2, 3, 4, 5], 2),
     ("the schedule is still to decide", backfill(), {"next_run_at": EVERY[4]}, [0, 1, 2, 3], 0),
     (
         "newest first waits for it",
-        backfill(order=BackfillOrder.NEWEST), {"next_run_at": EVERY[4]}, [], 0,
+        backfill(order=CatchUpOrder.NEWEST), {"next_run_at": EVERY[4]}, [], 0,
     ),
     ("the schedule is past it", backfill(), {"next_run_at": NOW}, [0, 1, 2, 3, 4, 5], 0),
     ("one by one", backfill(), {"plan": plan_of(overlap="skip")}, [0], 0),
@@ -234,7 +234,7 @@ steps = st.fixed_dictionaries(
 @given(
     st.builds(
         backfill,
-        order=st.sampled_from(BackfillOrder),
+        order=st.sampled_from(CatchUpOrder),
         existing=st.sampled_from(Existing),
         max_count=st.none() | st.integers(1, 40),
         max_open=st.integers(1, 5),
@@ -281,7 +281,7 @@ def test_each_slot_is_launched_or_left_alone_once_in_any_order_of_passes(
         if overlap == "allow" and b.existing is Existing.LEAVE:
             existing |= set(slots)  # as the table of launches shows them from here on
     assert state is BackfillState.FINISHED
-    assert launched == sorted(set(launched), reverse=b.order is BackfillOrder.NEWEST)
+    assert launched == sorted(set(launched), reverse=b.order is CatchUpOrder.NEWEST)
     assert (b.launched, b.left_alone) == (len(launched), left)
     wanted = [DAY + n * HOUR for n in range(30)]
     free = [
@@ -299,7 +299,7 @@ def test_each_slot_is_launched_or_left_alone_once_in_any_order_of_passes(
 def test_the_newest_slots_of_a_combination_are_found_from_the_end() -> None:
     parts = [{"cron": "* * * * * *"}, {"every": "7s", "anchor": "2026-01-01T00:00:00Z"}]
     plan = plan_of(schedule={"any_of": parts})
-    b = backfill(order=BackfillOrder.NEWEST, until_at=DAY + timedelta(days=1))
+    b = backfill(order=CatchUpOrder.NEWEST, until_at=DAY + timedelta(days=1))
     found = upcoming_slots(plan, b, None, 200)
     last = b.until_at - timedelta(seconds=1)
     assert list(found.slots) == [last - timedelta(seconds=n) for n in range(200)]

@@ -8,9 +8,10 @@ from uuid import UUID
 from tests.support.memory_tables import BackfillRow
 from tests.support.stepped_owner import Process, settle
 
-from tickrail.core.backfill import Backfill, BackfillOrder, Existing
+from tickrail.core.backfill import Backfill, Existing
 from tickrail.core.execution import SUCCESS
 from tickrail.core.ids import Epoch, Partition
+from tickrail.core.policies import CatchUpOrder
 
 
 def test_the_end_of_a_backfills_launch_wakes_the_owner_whatever_the_policy(
@@ -38,7 +39,7 @@ def test_a_backfill_goes_on_as_soon_as_its_launch_has_ended(process: Process) ->
     worker.take()
     start = world.clock.now().replace(minute=0, second=0, microsecond=0) - timedelta(days=1)
     b = Backfill(
-        UUID(int=9), start, start + timedelta(hours=4), BackfillOrder.OLDEST, Existing.LEAVE,
+        UUID(int=9), start, start + timedelta(hours=4), CatchUpOrder.OLDEST, Existing.LEAVE,
         None, 1, None, 4, world.clock.now(),
     )  # fmt: skip
     world.db.backfills[b.id] = BackfillRow(b, job)
@@ -61,7 +62,7 @@ def test_a_stranger_that_took_the_partition_ends_the_pass(process: Process) -> N
     job = world.job(schedule={"cron": "0 * * * *"})
     start = world.clock.now() - timedelta(days=1)
     b = Backfill(
-        UUID(int=9), start, start + timedelta(hours=4), BackfillOrder.OLDEST, Existing.LEAVE,
+        UUID(int=9), start, start + timedelta(hours=4), CatchUpOrder.OLDEST, Existing.LEAVE,
         None, 1, None, 4, world.clock.now(),
     )  # fmt: skip
     settle(process)
