@@ -46,8 +46,8 @@ class Slot:
 class Missed:
     """The slots in a range: how many, and the first and last few of them, in order.
 
-    `exact` is False where a combination has more slots than are worth walking; `count` then may
-    hold slots that several parts share more than once.
+    `exact` is False where more than one part of a combination has more slots than are worth
+    walking; `count` then may hold slots that such parts share more than once.
     """
 
     count: int
@@ -139,13 +139,17 @@ def _missed_any(s: AnyOf, after: datetime, until: datetime, limit: int) -> Misse
     walked = tuple(islice(_walk(s, after, until), WALK_LIMIT + 1))
     if len(walked) <= WALK_LIMIT:
         return Missed(len(walked), walked[:limit], walked[-limit:])
-    parts = [m for p in s.parts if (m := missed(p, after, until, limit)) is not None]
-    return Missed(
-        sum(m.count for m in parts),
-        walked[:limit],
-        tuple(sorted({slot for m in parts for slot in m.newest})[-limit:]),
-        exact=False,
-    )
+    runs = [(m, p) for p in s.parts if (m := missed(p, after, until, limit)) is not None]
+    newest = tuple(sorted({slot for m, _ in runs for slot in m.newest})[-limit:])
+    runs.sort(key=lambda run: run[0].count, reverse=True)
+    (densest, dense), rest = runs[0], runs[1:]
+    if sum(m.count for m, _ in rest) > WALK_LIMIT:
+        return Missed(sum(m.count for m, _ in runs), walked[:limit], newest, exact=False)
+    # Few enough beside the densest part: those that it does not have are counted one by one.
+    others = {slot for _, p in rest for slot in _walk(p, after, until)}
+    tick = timedelta(microseconds=1)
+    own = sum(next_after(dense, slot - tick) != slot for slot in others)
+    return Missed(densest.count + own, walked[:limit], newest)
 
 
 def _walk(s: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:

@@ -119,19 +119,37 @@ def test_the_second_on_a_saturday_has_the_first() -> None:
 
 
 def test_a_combination_of_more_slots_than_are_walked_is_counted_by_its_parts() -> None:
-    """Beyond the limit slots that parts share may be counted twice, and it says so."""
+    """Slots that parts share are counted once, beside one part that is too dense to be walked."""
     parts = [{"cron": "* * * * * *"}, {"cron": "30 * * * * *"}, {"cron": "0 0 1 1 *"}]
     s = schedule({"any_of": parts})
     low = at("2026-03-01T00:00Z")
-    for seconds, exact in ((WALK_LIMIT, True), (WALK_LIMIT + 1, False)):
+    for seconds in (WALK_LIMIT, WALK_LIMIT + 1, 3 * WALK_LIMIT):
         high = low + seconds * SECOND
         found = missed(s, low, high, 3)
         assert found is not None
-        assert found.exact is exact
-        shared = 0 if exact else seconds // 60 + (seconds % 60 >= 30)
-        assert found.count == seconds + shared
+        assert found.exact
+        assert found.count == seconds
         assert list(found.oldest) == [low + n * SECOND for n in (1, 2, 3)]
         assert list(found.newest) == [high - n * SECOND for n in (2, 1, 0)]
+
+
+def test_what_the_densest_part_does_not_have_is_counted_beside_it() -> None:
+    parts = [{"cron": "*/2 * * * * *"}, {"cron": "15 * * * * *"}, {"cron": "30,45 * * * * *"}]
+    low = at("2026-03-01T00:00Z")
+    found = missed(schedule({"any_of": parts}), low, low + 60 * 600 * SECOND, 2)
+    assert found is not None
+    # Half of all seconds, and the odd ones of the others: 15 and 45.
+    assert (found.count, found.exact) == (600 * 32, True)
+
+
+def test_two_parts_too_dense_to_be_walked_say_that_they_may_be_counted_twice() -> None:
+    parts = [{"cron": "* * * * * *"}, {"cron": "*/2 * * * * *"}]
+    low = at("2026-03-01T00:00Z")
+    for seconds, exact in ((WALK_LIMIT, True), (3 * WALK_LIMIT, False)):
+        found = missed(schedule({"any_of": parts}), low, low + seconds * SECOND, 1)
+        assert found is not None
+        assert found.exact is exact
+        assert found.count == seconds + (0 if exact else seconds // 2)
 
 
 def test_line_ends_at_the_end_of_an_expression_are_not_read() -> None:
