@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from tickrail.core.definition import parse_plan
@@ -11,9 +12,22 @@ from tickrail.core.lint import HERD, LintWarning, herd, lint
 from tickrail.core.ports_api import JobRecord, Transaction
 
 
-def crowd_hints(tx: Transaction, at: datetime | None) -> list[LintWarning]:
-    """The warning that many jobs of the tenant wait for this very instant, where they do."""
-    if at is None or tx.jobs.waiting_at(at, HERD) < HERD:
+def crowd_hints(
+    tx: Transaction, at: datetime | None, told: Iterable[LintWarning]
+) -> list[LintWarning]:
+    """The warning that many jobs of the tenant wait for this very instant, where they do.
+
+    A schedule that holds an `H` is not warned: it does what the warning asks for, and may land in
+    the crowd by its hash.
+
+    Args:
+        tx: the transaction of the tenant.
+        at: the next run; None warns of nothing.
+        told: the warnings about the schedule itself.
+    """
+    if at is None or any(warning.code == "hashed" for warning in told):
+        return []
+    if tx.jobs.waiting_at(at, HERD) < HERD:
         return []
     return [herd(at)]
 
@@ -26,5 +40,5 @@ def job_hints(tx: Transaction, job: JobRecord, *, crowd: bool = False) -> list[L
     except TickrailError:
         return []  # a plan that this version cannot read; the job's `error` says it
     if crowd and job.state is JobState.ACTIVE:
-        found += crowd_hints(tx, job.next_run_at)
+        found += crowd_hints(tx, job.next_run_at, found)
     return found

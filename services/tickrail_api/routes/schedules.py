@@ -52,7 +52,8 @@ def _preview(tx: Transaction, document: object) -> Answer:
     job = None if ref is None else _job(tx, ref)
     plan = _plan(tx, reader, job)
     found = first_slots(plan, after, n)
-    warnings = [*lint(plan.schedule, tx.now), *crowd_hints(tx, found[0] if found else None)]
+    warnings = lint(plan.schedule, tx.now)
+    warnings += crowd_hints(tx, found[0] if found else None, warnings)
     if plan.schedule is not None and not found:
         warnings.append(no_run(after, plan.ends_at))
     schedule = plan.schedule

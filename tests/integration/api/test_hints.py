@@ -60,6 +60,12 @@ def test_a_crowd_at_one_instant_is_told_when_a_job_joins_it(world: World) -> Non
         "/v1/jobs", webhook("spread", schedule={"cron": "H 0 * * *"}), expect=201
     )
     assert codes(spread) == ["hashed"]
+    landed = {"cron": "H(0-0) 0 * * *"}
+    joined = world.acme.post("/v1/jobs", webhook("landed", schedule=landed), expect=201)
+    assert joined["next_run_at"] == at
+    assert codes(joined) == ["hashed"], "an H that lands in the crowd cannot be told to use H"
+    preview = world.acme.post("/v1/schedules/preview", {"schedule": landed}, expect=200)
+    assert codes(preview) == ["hashed"]
     other = world.beta.post("/v1/jobs", webhook("b", schedule=DAILY), expect=201)
     assert codes(other) == [], "another tenant's crowd is none of its business"
     paused = world.acme.post("/v1/jobs", webhook("p", schedule=DAILY, paused=True), expect=201)
