@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -127,9 +127,25 @@ class Installation:
 
 @contextmanager
 def installation(
-    *, schedulers: int = 2, workers: int = 2, partitions: int = 8
+    *,
+    schedulers: int = 2,
+    workers: int = 2,
+    partitions: int = 8,
+    environment: Mapping[str, str] | None = None,
+    per_service: Callable[[str, Mapping[str, str]], Mapping[str, str]] | None = None,
+    prepare: Callable[[Installation], None] | None = None,
 ) -> Iterator[Installation]:
-    """Servers of its own, migrated; schedulers and workers that run `noop`; all ended after."""
+    """Servers of its own, migrated; schedulers and workers that run `noop`; all ended after.
+
+    Args:
+        schedulers: how many run, as `scheduler-1` and so on.
+        workers: how many run.
+        partitions: schedule partitions.
+        environment: settings of every service that replace the usual ones.
+        per_service: given a service's name and its environment, what to set besides for it alone
+            (the address of a proxy in place of a server's, a failpoint).
+        prepare: called when the servers run and are migrated, before the first service starts.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tickrail-fault-"))
     folder.chmod(0o755)
     stack = LocalStack(folder, fast=True, usual_ports=False)
@@ -139,7 +155,7 @@ def installation(
         urls = provision(found.postgres_dsn, "fault", {r: secrets.token_hex(8) for r in ROLES})
         migrate(urls.owner, partitions=partitions)
         admin = conninfo.make_conninfo(found.postgres_dsn, dbname="fault")
-        environment = {
+        usual = {
             **{k: v for k, v in os.environ.items() if not k.startswith("TICKRAIL_")},
             "TICKRAIL_DATABASE_URL": urls.engine,
             "TICKRAIL_ETCD_ENDPOINTS": found.etcd_endpoints,
@@ -148,13 +164,19 @@ def installation(
             "TICKRAIL_LEASE_TTL": "5",
             "TICKRAIL_RENEW_EVERY": "1.5",
             "TICKRAIL_LOG_FORMAT": "json",
+            **(environment or {}),
         }
+        made = Installation(stack, admin, partitions, services)
+        if prepare is not None:
+            prepare(made)
         for kind, count in (("scheduler", schedulers), ("worker", workers)):
             for n in range(1, count + 1):
                 name = f"{kind}-{n}"
-                services[name] = Service(kind, name, environment, folder / f"{name}.log")
+                own = per_service(name, usual) if per_service is not None else {}
+                log = folder / f"{name}.log"
+                services[name] = Service(kind, name, {**usual, **own}, log)
                 services[name].start()
-        yield Installation(stack, admin, partitions, services)
+        yield made
     finally:
         for service in services.values():
             if service.alive:
