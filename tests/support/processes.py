@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,13 +21,16 @@ from typing import Any
 import psutil
 import psycopg
 from psycopg import conninfo
+from tests.support.proxy import TcpProxy
+from tests.support.until import until
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.definition import parse_definition
 from tickrail.core.ids import JobId, uuid7
 from tickrail.core.plan import first_due
 from tickrail.core.sharding import partition_of
-from tickrail.local.stack import LocalStack
+from tickrail.local.ports import any_free
+from tickrail.local.stack import LocalStack, StackAddresses
 from tickrail.store.migrate import migrate
 from tickrail.store.provision import ROLES, provision
 
@@ -40,9 +46,12 @@ class Service:
     environment: Mapping[str, str]
     log: Path
     process: subprocess.Popen[bytes] | None = None
+    _begun: int = 0
+    """Where in the log the lines of this process begin."""
 
     def start(self) -> None:
         with self.log.open("ab") as log:
+            self._begun = log.tell()
             self.process = subprocess.Popen(
                 [str(Path(sys.executable).with_name("tickrail")), self.kind],
                 env={**self.environment, "TICKRAIL_NAME": self.name},
@@ -62,9 +71,81 @@ class Service:
         self.process.terminate()
         return self.process.wait(60)
 
+    def freeze(self) -> None:
+        """SIGSTOP: its connections stay open, nothing is said; it is stopped on return."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        until(lambda: self.frozen, 10)
+
+    def thaw(self) -> None:
+        """SIGCONT, whether `freeze` or the process itself stopped it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is stopped now, by whomever."""
+        if not self.alive:
+            return False
+        assert self.process is not None
+        return psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
+
     @property
     def alive(self) -> bool:
+        """Whether the process is there; it may be frozen."""
         return self.process is not None and self.process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended (negative: by this signal); None while it runs."""
+        assert self.process is not None
+        return self.process.poll()
+
+    @property
+    def status_url(self) -> str:
+        """Where the process that runs now serves its status; empty until it says so.
+
+        It takes any free port, so that no two services can want the same.
+        """
+        said = [line["status"] for line in self.lines_since(self._begun) if "status" in line]
+        return str(said[-1]) if said else ""
+
+    def status(self, path: str = "/readyz") -> tuple[int, str]:
+        """The answer of its status server: HTTP status and text; (0, why) where there is none."""
+        url = self.status_url
+        if not url:
+            return 0, "not serving yet"
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError as error:
+            return 0, str(error)
+        finally:
+            connection.close()
+
+    def ready(self) -> bool:
+        """Whether it says that nothing is missing."""
+        return self.status()[0] == http.client.OK
+
+    def problems(self) -> dict[str, str]:
+        """What it says is missing: name of a loop or server -> in words."""
+        code, text = self.status()
+        if code == 0:
+            return {"status": text}
+        return dict(json.loads(text).get("problems", {}))
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples (`tickrail_<name>`) that carry these labels; 0 if none."""
+        total = 0.0
+        for line in self.status("/metrics")[1].splitlines():
+            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if found and found[1] == f"tickrail_{name}":
+                given = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))
+                if labels.items() <= given.items():
+                    total += float(found[3])
+        return total
 
     def cpu_seconds(self) -> float:
         """CPU time used so far."""
@@ -74,8 +155,21 @@ class Service:
 
     def lines(self) -> list[dict[str, Any]]:
         """Its log lines that are JSON."""
-        lines = self.log.read_text(errors="replace").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        return self.lines_since(0)
+
+    def lines_since(self, offset: int) -> list[dict[str, Any]]:
+        """Those from an offset of the log file on."""
+        with self.log.open("rb") as log:
+            log.seek(offset)
+            text = log.read().decode(errors="replace")
+        whole = text[: text.rfind("\n") + 1]  # the last line may be in the middle of its writing
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+
+    def said(self, event: str, **fields: object) -> bool:
+        """Whether its log holds a line of this event with these fields."""
+        return any(
+            line.get("event") == event and fields.items() <= line.items() for line in self.lines()
+        )
 
 
 @dataclass
@@ -86,6 +180,11 @@ class Installation:
     admin: str
     partitions: int
     services: dict[str, Service]
+    proxies: dict[tuple[str, str], TcpProxy] = field(default_factory=dict)
+
+    def proxy(self, service: str, server: str) -> TcpProxy:
+        """The proxy between a service and a server, asked for by `proxied` of `installation`."""
+        return self.proxies[service, server]
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.admin, connect_timeout=5, autocommit=True) as conn:
@@ -134,6 +233,7 @@ def installation(
     environment: Mapping[str, str] | None = None,
     per_service: Callable[[str, Mapping[str, str]], Mapping[str, str]] | None = None,
     prepare: Callable[[Installation], None] | None = None,
+    proxied: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[Installation]:
     """Servers of its own, migrated; schedulers and workers that run `noop`; all ended after.
 
@@ -145,13 +245,21 @@ def installation(
         per_service: given a service's name and its environment, what to set besides for it alone
             (the address of a proxy in place of a server's, a failpoint).
         prepare: called when the servers run and are migrated, before the first service starts.
+        proxied: by a service's name, the servers (`postgres`, `etcd`, `kafka`) that it reaches
+            through a proxy of its own, see `Installation.proxy`.
     """
     folder = Path(tempfile.mkdtemp(prefix="tickrail-fault-"))
     folder.chmod(0o755)
-    stack = LocalStack(folder, fast=True, usual_ports=False)
     services: dict[str, Service] = {}
-    try:
+    with ExitStack() as rest:
+        proxies, forwarded = _kafka_proxies(proxied or {})
+        rest.callback(_close_all, proxies)
+        stack = LocalStack(folder, fast=True, usual_ports=False, kafka_forwarded=forwarded)
+        rest.callback(stack.destroy)
         found = stack.start()
+        for service, servers in (proxied or {}).items():
+            for server in set(servers) - {"kafka"}:
+                proxies[service, server] = TcpProxy("127.0.0.1", _port_of(found, server))
         urls = provision(found.postgres_dsn, "fault", {r: secrets.token_hex(8) for r in ROLES})
         migrate(urls.owner, partitions=partitions)
         admin = conninfo.make_conninfo(found.postgres_dsn, dbname="fault")
@@ -166,22 +274,69 @@ def installation(
             "TICKRAIL_LOG_FORMAT": "json",
             **(environment or {}),
         }
-        made = Installation(stack, admin, partitions, services)
+        made = Installation(stack, admin, partitions, services, proxies)
         if prepare is not None:
             prepare(made)
+        rest.callback(_kill_all, services)
         for kind, count in (("scheduler", schedulers), ("worker", workers)):
             for n in range(1, count + 1):
                 name = f"{kind}-{n}"
-                own = per_service(name, usual) if per_service is not None else {}
-                log = folder / f"{name}.log"
-                services[name] = Service(kind, name, {**usual, **own}, log)
+                own = {**usual, **_through(usual, name, proxies)}
+                if per_service is not None:
+                    own.update(per_service(name, own))
+                services[name] = Service(kind, name, own, folder / f"{name}.log")
                 services[name].start()
         yield made
-    finally:
-        for service in services.values():
-            if service.alive:
-                service.kill()
-        stack.destroy()
+
+
+Proxies = dict[tuple[str, str], TcpProxy]
+
+
+def _close_all(proxies: Proxies) -> None:
+    for proxy in proxies.values():
+        proxy.close()
+
+
+def _kill_all(services: Mapping[str, Service]) -> None:
+    for service in services.values():
+        if service.alive:
+            service.kill()
+
+
+def _kafka_proxies(proxied: Mapping[str, Sequence[str]]) -> tuple[Proxies, dict[int, int]]:
+    """Proxies to Kafka, and what Kafka must know of them.
+
+    A broker tells its clients where to come, so those of a proxy have a listener of their own.
+    """
+    proxies: Proxies = {}
+    forwarded: dict[int, int] = {}
+    for service, servers in proxied.items():
+        if "kafka" in servers:
+            port = any_free(set(forwarded))
+            proxies[service, "kafka"] = proxy = TcpProxy("127.0.0.1", port)
+            forwarded[port] = proxy.port
+    return proxies, forwarded
+
+
+def _port_of(addresses: StackAddresses, server: str) -> int:
+    if server == "postgres":
+        return addresses.postgres_port
+    return int(addresses.etcd_endpoints.rpartition(":")[2])
+
+
+def _through(usual: Mapping[str, str], service: str, proxies: Proxies) -> dict[str, str]:
+    """The addresses of this service's proxies in place of the servers'."""
+    found = {}
+    if proxy := proxies.get((service, "postgres")):
+        url = usual["TICKRAIL_DATABASE_URL"]
+        found["TICKRAIL_DATABASE_URL"] = conninfo.make_conninfo(
+            url, host="127.0.0.1", port=proxy.port
+        )
+    if proxy := proxies.get((service, "etcd")):
+        found["TICKRAIL_ETCD_ENDPOINTS"] = proxy.address
+    if proxy := proxies.get((service, "kafka")):
+        found["TICKRAIL_KAFKA_BOOTSTRAP"] = proxy.address
+    return found
 
 
 def slots_of(first: datetime, last: datetime, every: timedelta) -> list[datetime]:

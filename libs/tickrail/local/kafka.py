@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
@@ -82,6 +82,8 @@ class Kafka(Server):
         port: where clients reach it.
         controller_port: its controller listener.
         classpath: Kafka's jars.
+        forwarded: further listeners, by their port: the loopback port at which clients of that
+            listener are told to reach it (of a forwarder or a proxy).
     """
 
     name: ClassVar[str] = "Kafka"
@@ -89,9 +91,15 @@ class Kafka(Server):
     stop_plan: ClassVar[StopPlan] = [(signal.SIGTERM, 20.0)]
 
     def __init__(
-        self, place: Place, port: int, controller_port: int, classpath: Sequence[Path]
+        self,
+        place: Place,
+        port: int,
+        controller_port: int,
+        classpath: Sequence[Path],
+        forwarded: Mapping[int, int] | None = None,
     ) -> None:
         super().__init__(place)
+        self._forwarded = dict(forwarded or {})
         self.port = port
         self.controller_port = controller_port
         self._classpath = ":".join(map(str, classpath))
@@ -137,10 +145,17 @@ class Kafka(Server):
     def _settings(self) -> dict[str, str]:
         broker = f"PLAINTEXT://{LOOPBACK}:{self.port}"
         controller = f"{LOOPBACK}:{self.controller_port}"
+        names = {f"FORWARDED{n}": ports for n, ports in enumerate(self._forwarded.items())}
+        behind = [f"{name}://{LOOPBACK}:{port}" for name, (port, _) in names.items()]
+        told = [f"{name}://{LOOPBACK}:{port}" for name, (_, port) in names.items()]
+        protocols = [f"{name}:PLAINTEXT" for name in names]
         settings = {
             **SETTINGS,
-            "listeners": f"{broker},CONTROLLER://{controller}",
-            "advertised.listeners": broker,
+            "listener.security.protocol.map": ",".join(
+                [SETTINGS["listener.security.protocol.map"], *protocols]
+            ),
+            "listeners": ",".join([broker, *behind, f"CONTROLLER://{controller}"]),
+            "advertised.listeners": ",".join([broker, *told]),
             "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(self._data),
         }

@@ -53,6 +53,7 @@ class LocalStack:
         usual_ports: prefer 5432, 2379 and 9092 where nothing was chosen before.
         cache_dir: where Kafka's jars are kept; `jars.cache_dir()` unless given.
         etcd_program: the etcd to run; the newest at hand unless given.
+        kafka_forwarded: see `Kafka`.
         clock: measures waiting, and dates the lock.
     """
 
@@ -69,8 +70,10 @@ class LocalStack:
         usual_ports: bool = True,
         cache_dir: Path | None = None,
         etcd_program: Path | None = None,
+        kafka_forwarded: Mapping[int, int] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self._kafka_forwarded = kafka_forwarded
         self.data_dir = data_dir.expanduser().resolve()
         self._fast = fast
         self._demanded = dict(demanded_ports or {})
@@ -213,7 +216,13 @@ class LocalStack:
             user,
         )
         self.etcd = Etcd(self._place("etcd"), chosen.etcd, chosen.etcd_peer, self._etcd_program)
-        self.kafka = Kafka(self._place("kafka"), chosen.kafka, chosen.kafka_controller, classpath)
+        self.kafka = Kafka(
+            self._place("kafka"),
+            chosen.kafka,
+            chosen.kafka_controller,
+            classpath,
+            self._kafka_forwarded,
+        )
         self._servers = [self.kafka, self.etcd, self.postgres]
         self._write_state()
 
