@@ -245,6 +245,9 @@ class SimConsumer(MemoryConsumer):
         self._uncommitted: list[Position] = []
         self._births: dict[tuple[str, int, int], int] = {}
 
+    def _check_owner(self) -> None:
+        """The intake's turns are one loop's, though each may have another thread here."""
+
     def throw_out(self) -> None:
         self._sim.version += 1
         super().throw_out()

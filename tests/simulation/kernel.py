@@ -1,27 +1,26 @@
 """The one scheduler of a simulation: virtual time, loops of processes, and the ports' faults.
 
-Everything happens on one thread. A loop's turn is an ordinary call; where a port lets time pass,
-the turns of others run inside that call, before it returns. So what one process does between two
-of another's calls is anything, also for longer than a lease. What this cannot show is two turns
-whose calls cross (docs/simulation.md).
+One thing happens at a time. A loop's turn is an ordinary call on a thread of its own
+(`fibers.py`); where a port lets time pass it waits, and others have their turns or go on with them.
+So between two calls of a process anything may happen, for any time, and turns may cross.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.simulation.fibers import Fiber, go_on, rest
 from tests.support.clock import START
 
 from tickrail.core.errors import SetupError, UnavailableError
 from tickrail.core.ports_bus import BusError
 
-DEEPEST = 7
-"""So many turns may be inside one another; deeper down no time passes in a call."""
 LOCAL = frozenset(("publish", "report", "consume", "commit"))
 OUTAGES = (UnavailableError, BusError, SetupError)
 
@@ -102,8 +101,8 @@ class Kernel:
     def __init__(self, seed: str, noise: float) -> None:
         self.now = 0.0
         self.noise = noise
-        self.depth = 0
         self.steps = 0
+        self.crossed = 0
         self.faults: dict[str, list[Fault]] = {}
         self.troubled = False
         self.done: list[str] = []
@@ -113,8 +112,15 @@ class Kernel:
         )
         self.crashed: Callable[[Process], None] = lambda _process: None
         self._rng = random.Random(f"{seed}/kernel")
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], None] | Fiber]] = []
         self._count = 0
+        self._until = 0.0
+        self._home = threading.Lock()
+        self._home.acquire()
+        self._runs: Fiber | None = None
+        self._waiting: list[Fiber] = []
+        self._closing = False
+        self._error: BaseException | None = None
 
     # --- what is to come --------------------------------------------------------------------------
 
@@ -162,7 +168,6 @@ class Kernel:
             return
         task.busy, task.again, task.resting = True, False, False
         task.began = self.now
-        self.depth += 1
         self.steps += 1
         try:
             wait = max(0.0, task.body())
@@ -174,7 +179,6 @@ class Kernel:
             task.backoff = min(2.0, task.backoff * 2)
             task.resting = True
         finally:
-            self.depth -= 1
             task.busy = False
         if task.again and not task.resting:
             wait = 0.0
@@ -182,31 +186,68 @@ class Kernel:
 
     def run(self, until: float) -> None:
         """Let time pass; what is to come happens."""
+        self._until = until
+        go_on(self._drive)
+        self._home.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """No time passes any more: turns that wait are given up."""
+        self._closing = True
+        for fiber in list(self._waiting):
+            fiber.baton.release()
+            self._home.acquire()
+
+    def _drive(self, fiber: Fiber) -> None:
+        """What is to come happens on this thread, until another one is to go on."""
         heap = self._heap
-        while heap and heap[0][0] <= until:
-            when, _, what = heapq.heappop(heap)
-            self.now = max(self.now, when)
-            what()
-        self.now = max(self.now, until)
+        self._runs = fiber
+        try:
+            while heap and heap[0][0] <= self._until and not self._closing:
+                when, _, what = heapq.heappop(heap)
+                self.now = max(self.now, when)
+                if isinstance(what, Fiber):
+                    rest(fiber)
+                    what.baton.release()
+                    return
+                what()
+            self.now = max(self.now, self._until)
+        except BaseException as error:  # noqa: BLE001 - is raised where `run` was called
+            self._error = self._error or error
+        rest(fiber)
+        self._home.release()
 
     # --- inside a call ----------------------------------------------------------------------------
 
     def sleep(self, process: Process, seconds: float, *, freeze: bool = False) -> None:
         """Time passes in a call; others have their turns. `freeze`: none of this process's has."""
-        began = self.now
-        if self.depth < DEEPEST:
-            if freeze:
-                process.frozen_until = max(process.frozen_until, self.now + seconds)
-            self.depth += 1
-            try:
-                self.run(self.now + seconds)
-                while process.alive and process.frozen_until > self.now:
-                    self.run(process.frozen_until)
-            finally:
-                self.depth -= 1
-        if self.now > began + seconds + 0.3:  # others took longer inside
-            self.disturb(process, 0.0)
+        if freeze:
+            process.frozen_until = max(process.frozen_until, self.now + seconds)
+        self._wait(self.now + seconds)
+        while process.alive and process.frozen_until > self.now:
+            self._wait(process.frozen_until)
         if not process.alive:
+            raise Killed
+
+    def _wait(self, until: float) -> None:
+        if self._closing:
+            raise Killed
+        heap, mine = self._heap, self._runs
+        if (not heap or heap[0][0] > until) and until <= self._until:
+            self.now = max(self.now, until)
+            return
+        assert mine is not None
+        self._count += 1
+        heapq.heappush(heap, (until, self._count, mine))
+        self._waiting.append(mine)
+        go_on(self._drive)
+        mine.baton.acquire()
+        if self._waiting[-1] is not mine:
+            self.crossed += 1  # who began to wait later still waits
+        self._waiting.remove(mine)
+        self._runs = mine
+        if self._closing:
             raise Killed
 
     def disturb(self, process: Process, seconds: float) -> None:
@@ -228,7 +269,7 @@ class Kernel:
 
     def before(self, process: Process, call: str, server: str) -> None:
         """A call begins: it may be late, and it may never arrive."""
-        if not process.alive:
+        if self._closing or not process.alive:
             raise Killed
         if process.name in self.faults:
             self._strike(process, call, "before")

@@ -229,7 +229,7 @@ class World:
 
     def run(self) -> Result:
         """Everything from the beginning to the end."""
-        violation = None
+        violation, kernel = None, self.kernel
         with silence(self.seed):
             try:
                 self._live()
@@ -242,10 +242,11 @@ class World:
             except Exception as error:  # noqa: BLE001 - a loop's turn must not fail otherwise
                 at = traceback.extract_tb(error.__traceback__)[-1]
                 violation = Violation("no turn fails", f"{error!r} in {at.name}, {at.filename}")
-        counts = Counter(self.kernel.done) + self.account.counts
-        return Result(
-            violation, len(self.history.events), self.kernel.steps, counts, self.kernel.trace or []
-        )
+            finally:
+                kernel.close()
+        counts = Counter(kernel.done) + self.account.counts
+        counts["turns that crossed"] = kernel.crossed
+        return Result(violation, len(self.history.events), kernel.steps, counts, kernel.trace or [])
 
     def _live(self) -> None:
         kernel = self.kernel
