@@ -52,6 +52,7 @@ class Scheduler:
             status=f"http://{self._status.host}:{self._status.port}",
             partitions=self._parts.installation.partitions,
         )
+        service.tell_standby(synchronous=self._parts.installation.synchronous_standby)
 
     def health(self) -> Mapping[str, str]:
         """What makes this process worth restarting."""
@@ -91,6 +92,7 @@ class Scheduler:
         gauge("lease_remaining_seconds", status.lease_remaining)
         gauge("members", len(status.members))
         gauge("clock_skew_seconds", status.clock_skew)
+        gauge("synchronous_standby", parts.fence.synchronous_standby)
         owned = {str(p): e for p, e in status.owned.items()}
         for partition in self._epochs - owned.keys():
             gauge("ownership_epoch", 0, partition=partition)

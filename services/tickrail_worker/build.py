@@ -34,7 +34,7 @@ from tickrail.executors.noop import NoopExecutor
 from tickrail.executors.webhook import WebhookExecutor
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
-from tickrail.store.installation import read_installation
+from tickrail.store.installation import Installation, read_installation
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.worker import PostgresWorkerStore
 
@@ -52,6 +52,7 @@ class Parts:
     consumer: LaunchConsumer
     store: PostgresWorkerStore
     publishers: tuple[KafkaPublisher, ...]
+    installation: Installation
 
 
 def executors(settings: Settings, clock: Clock) -> list[Executor]:
@@ -119,7 +120,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         decode=decode_launch,
         bury=lambda letter: _bury(buried, prefix, queues, letter),
     )
-    return Parts(intake, runs, consumer, store, (buried, dead))
+    return Parts(intake, runs, consumer, store, (buried, dead), installation)
 
 
 def _bury(

@@ -61,6 +61,8 @@ class Worker:
                        stuck_after=60.0, metrics=self._metrics),
             LoopThread("heartbeat", parts.runs.heartbeat_once, clock, stuck_after=60.0,
                        metrics=self._metrics),
+            LoopThread("claim watch", parts.runs.watch_once, clock, stuck_after=60.0,
+                       metrics=self._metrics),
         )  # fmt: skip
         for loop in self._loops:
             loop.start()
@@ -70,6 +72,7 @@ class Worker:
             queues=list(settings.worker_queues),
             targets=list(settings.worker_targets),
         )
+        service.tell_standby(synchronous=parts.installation.synchronous_standby)
 
     def _intake(self) -> float:
         parts = self._parts
@@ -111,6 +114,7 @@ class Worker:
         parts = self._parts
         if parts is not None:
             self._metrics.gauge("runs_active", parts.runs.count)
+            self._metrics.gauge("synchronous_standby", parts.store.synchronous_standby)
             for topic, lag in parts.consumer.lag.items():
                 self._metrics.gauge("consumer_lag", lag, topic=topic)
         return self._metrics.render(accept)

@@ -33,6 +33,7 @@ from tickrail.core.verdict import Verdict, give_back_verdict, retry_verdict, suc
 log = structlog.get_logger("tickrail.runs")
 
 CEILING = timedelta(hours=12)
+_WATCH_SECONDS = 0.25
 """No run is kept for longer than this."""
 
 _WAKING = frozenset({"buffer_one", "buffer_all", "cancel_other", "skip"})
@@ -390,6 +391,15 @@ class Runs:
                     self._offset_done(a.place, a.offset)
         self._look_for_cancels(active, now)
         return 1.0
+
+    def watch_once(self) -> float:
+        """Stop the runs whose claims are about to end; seconds until the next look.
+
+        In a thread that calls no server: the one that extends may be waiting for PostgreSQL, and
+        a run must not outlive its claim because of that.
+        """
+        self._stop_expiring(list(self._running.values()))
+        return _WATCH_SECONDS
 
     def _look_for_cancels(self, active: Sequence[Active], now: float) -> None:
         old = [a for a in active if not a.stopping and a.run is not None and now - a.sent > 1.0]

@@ -77,6 +77,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("dead_letters_waiting", "gauge", "Dead letters owed to the dead letter topic."),
     # Every process
     Metric("build_info", "gauge", "1, with the version and the service.", ("version", "service")),
+    Metric(
+        "synchronous_standby",
+        "gauge",
+        "Whether commits wait for a standby (1) or not (0).",
+    ),
     Metric("server_up", "gauge", "Whether a server answers (1) or not (0).", ("server",)),
     Metric("loop_turns_total", "counter", "Turns of each loop.", ("loop",)),
     Metric("loop_errors_total", "counter", "Turns that failed by a bug.", ("loop",)),

@@ -93,6 +93,22 @@ def _stop(process: str, running: Running, within: float, *, failed: bool) -> int
     return FAILED if failed else DONE
 
 
+def tell_standby(*, synchronous: bool) -> None:
+    """Say at the start what a failover of PostgreSQL would cost.
+
+    Args:
+        synchronous: whether its commits wait for a standby.
+    """
+    if synchronous:
+        _log.info("synchronous standby", failover="loses nothing")
+    else:
+        _log.info(
+            "no synchronous standby",
+            failover="may lose the last commits: their launches are repeated with the same ids, and"
+            " one with if_uncertain = skip may start twice",
+        )
+
+
 def _cut_short(process: str, within: float) -> None:
     _log.error("the stop took too long and is cut short", service=process, seconds=within)
     os._exit(FAILED)

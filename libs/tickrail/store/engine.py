@@ -20,7 +20,7 @@ from tickrail.store.calendars import CalendarTable
 from tickrail.store.jobs import JobTable
 from tickrail.store.launches import LaunchTable
 from tickrail.store.operations import OperationTable
-from tickrail.store.session import DatabaseSettings
+from tickrail.store.session import BoundedConnection, DatabaseSettings
 from tickrail.store.tables import installation, partitions, queues
 from tickrail.store.tenancy import (
     BaseTransaction,
@@ -55,7 +55,7 @@ def make_engine(settings: DatabaseSettings, *, pool_size: int = 16) -> Engine:
 
     def connect() -> psycopg.Connection[Any]:
         # The driver reads every form of a connection string; SQLAlchemy only URLs.
-        conn = psycopg.connect(
+        conn = BoundedConnection.connect(
             settings.url,
             application_name=settings.name,
             options=options,
@@ -65,6 +65,7 @@ def make_engine(settings: DatabaseSettings, *, pool_size: int = 16) -> Engine:
             keepalives_count=3,
             tcp_user_timeout=10_000,
         )
+        conn.answer_within = settings.answer_within
         conn.prepare_threshold = 5 if settings.prepare else None
         return conn
 

@@ -13,6 +13,21 @@ from tickrail.core.errors import SetupError, TickrailError, UnavailableError
 NO_PARTITION = "no partition of relation"
 
 _MIGRATE = "run `tickrail migrate` with the owner's connection"
+_WRITABLE = "name every server in database_url, with target_session_attrs=read-write"
+_PASSING = (
+    (
+        (errors.InvalidPassword, errors.InvalidAuthorizationSpecification),
+        "PostgreSQL refuses the credentials: {}.",
+    ),
+    (
+        (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement),
+        "A pooler changed the session: {}; see prepare_statements.",
+    ),
+    (
+        (errors.ReadOnlySqlTransaction,),
+        f"This PostgreSQL server is a standby: {{}}; {_WRITABLE}.",
+    ),
+)
 
 
 def mapped(e: psycopg.Error) -> TickrailError:
@@ -24,10 +39,9 @@ def mapped(e: psycopg.Error) -> TickrailError:
         )
     if isinstance(e, errors.InsufficientPrivilege):
         return SetupError(f"The database role may not do this: {text}.")
-    if isinstance(e, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
-        return UnavailableError(f"PostgreSQL refuses the credentials: {text}.")
-    if isinstance(e, errors.InvalidSqlStatementName | errors.DuplicatePreparedStatement):
-        return UnavailableError(f"A pooler changed the session: {text}; see prepare_statements.")
+    for classes, sentence in _PASSING:
+        if isinstance(e, classes):
+            return UnavailableError(sentence.format(text))
     if isinstance(e, psycopg.DataError | psycopg.ProgrammingError | psycopg.IntegrityError):
         # Nothing that trying again could help: a fault of ours, shown as such.
         return TickrailError(f"PostgreSQL refuses a statement: {text}.")

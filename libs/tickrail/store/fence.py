@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
@@ -11,12 +12,16 @@ from tickrail.core.errors import SetupError
 from tickrail.core.ids import MAX_GENERATION, Epoch, Partition
 from tickrail.core.ports import FenceReport, Owned
 from tickrail.core.ports_ownership import RaiseOutcome
+from tickrail.store.installation import waits_for_standby
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session
 
 CLAIMS_STEP = 1_000_000
 _CLAIMS_PER_SECOND = 64_000
 _CLAIMS_LOCK = 7_241_001
+_TIMEOUT = 3.0
+"""Seconds for a statement here: a thread that waits for longer would keep the member key of a
+process whose PostgreSQL is away."""
 
 
 def hold_fence(
@@ -62,7 +67,15 @@ class PostgresFenceStore:
     """The port `FenceStore` on PostgreSQL; safe to use from several threads."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
-        self._session = Session(settings)
+        self._session = Session(
+            replace(settings, statement_timeout=_TIMEOUT, idle_timeout=_TIMEOUT),
+            on_open=self._look_at_standby,
+        )
+        self.synchronous_standby = False
+        """Whether commits wait for a standby, as the last new connection saw it."""
+
+    def _look_at_standby(self, cursor: Cursor) -> None:
+        self.synchronous_standby = waits_for_standby(cursor)
 
     def raise_epoch(self, partition: Partition, epoch: Epoch, owner: str) -> RaiseOutcome:
         """Store the epoch and the owner's name where the stored epoch is lower.

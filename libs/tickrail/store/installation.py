@@ -8,10 +8,11 @@ from importlib.resources import files
 from typing import Any, cast
 
 import psycopg
+from psycopg import errors
 
 from tickrail.core.errors import SetupError
-from tickrail.store.errors import border
-from tickrail.store.session import DatabaseSettings, connect
+from tickrail.store.errors import border, mapped
+from tickrail.store.session import Cursor, DatabaseSettings, connect
 
 SUPPORTED = (15, 18)
 """The PostgreSQL majors that are supported, first and last."""
@@ -20,12 +21,21 @@ _REVISION = re.compile(r"v(\d{4}_(?:pre|post))_\w+\.py")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What every process must agree on."""
+    """What every process must agree on, and what the server promises.
+
+    Attributes:
+        partitions: P.
+        kafka_partitions: K.
+        generation: of epochs and claims.
+        tzdata: the version of the zone data that `migrate` found.
+        synchronous_standby: whether a commit waits for a standby, so that a failover loses nothing.
+    """
 
     partitions: int
     kafka_partitions: int
     generation: int
     tzdata: str
+    synchronous_standby: bool
 
 
 def revisions() -> tuple[str, ...]:
@@ -57,7 +67,7 @@ def read_installation(
     Raises:
         SetupError: the server is too old, the schema is missing, older or newer than this version,
             the installation has another number of partitions, or the connection is not the role's.
-        UnavailableError: the database does not answer.
+        UnavailableError: the database does not answer, or is a standby.
     """
     conn = connect(settings, autocommit=True)
     with border(), conn:
@@ -67,15 +77,18 @@ def read_installation(
             raise SetupError(_revision_text(revision))
         if role:
             _check_role(conn, role)
+        if cast("Any", conn.execute("select pg_is_in_recovery()").fetchone())[0]:
+            raise mapped(errors.ReadOnlySqlTransaction("it takes no writes"))
         row = cast(
             "Any",
             conn.execute(
                 "select partitions, kafka_partitions, generation, tzdata from installation"
             ).fetchone(),
         )
+        waits = waits_for_standby(conn)
     if row is None:
         raise SetupError("The database holds no installation; run `tickrail migrate`.")
-    found = Installation(*row)
+    found = Installation(*row, *[waits])
     if partitions is not None and partitions != found.partitions:
         raise SetupError(
             f"This installation has {found.partitions} partitions and the setting says"
@@ -120,6 +133,19 @@ def check_version(conn: psycopg.Connection[Any]) -> int:
             f"PostgreSQL {major} is too old: {SUPPORTED[0]} to {SUPPORTED[1]} are supported."
         )
     return major
+
+
+def waits_for_standby(at: psycopg.Connection[Any] | Cursor) -> bool:
+    """Whether commits of this session wait until a standby has them.
+
+    By the server's settings, which say what is promised and which everybody may read; who streams
+    at this moment is shown to monitoring roles alone.
+    """
+    row = at.execute(
+        "select current_setting('synchronous_standby_names') <> ''"
+        " and current_setting('synchronous_commit') not in ('off', 'local')"
+    ).fetchone()
+    return bool(row and row[0])
 
 
 def queue_names(settings: DatabaseSettings) -> list[str]:

@@ -1,7 +1,8 @@
 """Connections to PostgreSQL for the loops: opened when needed, thrown away when they fail.
 
 An error inside a transaction ends it, closes the connection and comes out as ours; the next use
-opens a new one. So a killed session, a restart or a failover costs one call.
+opens a new one. So a killed session, a restart or a failover costs one call. So does a server that
+no longer answers although the connection stands: the server's own timeouts cannot tell of that.
 """
 
 from __future__ import annotations
@@ -10,17 +11,26 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import orjson
 import psycopg
 from psycopg import errors as pg
+from psycopg.abc import PQGen
 from psycopg.types.json import set_json_dumps, set_json_loads
 
+from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.store.errors import mapped
 
+T = TypeVar("T")
 Cursor = psycopg.Cursor[tuple[object, ...]]
 Connection = psycopg.Connection[tuple[object, ...]]
+
+_CLOCK = SystemClock()
+_NETWORK_SECONDS = 2.0
+"""How much later than the server's own timeout its answer may come."""
+_ENDLESS = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,45 @@ class DatabaseSettings:
     statement_timeout: float = 30.0
     idle_timeout: float = 30.0
     prepare: bool = True
+
+    @property
+    def answer_within(self) -> float:
+        """Seconds after which a server that has not answered a statement counts as gone."""
+        return self.statement_timeout + _NETWORK_SECONDS
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection that gives up on a server which does not answer.
+
+    A frozen server, or a network that swallows packets, is told by nothing: the socket is open, and
+    the statement timeout is the server's. Without a bound here the thread would wait for ever, the
+    owner's as well as the one that looks whether PostgreSQL answers.
+
+    Attributes:
+        answer_within: the longest wait for an answer, seconds. After it the connection is closed;
+            whether a commit that was under way took place is unknown.
+    """
+
+    answer_within: float = _ENDLESS
+
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - psycopg's own
+        """Wait for an answer, as psycopg does, and no longer than the bound."""
+        return super().wait(self._bounded(gen), *args, **kwargs)
+
+    def _bounded(self, gen: PQGen[T]) -> PQGen[T]:
+        until = _CLOCK.monotonic() + self.answer_within
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                # Nothing came for a moment (0.1 s): the driver asks whether to go on.
+                if not ready and _CLOCK.monotonic() >= until:
+                    self.pgconn.finish()
+                    raise pg.ConnectionTimeout(f"no answer within {self.answer_within:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as e:
+            result: T = e.value
+            return result
 
 
 def connect(settings: DatabaseSettings, *, autocommit: bool = False) -> Connection:
@@ -69,7 +118,7 @@ def connect(settings: DatabaseSettings, *, autocommit: bool = False) -> Connecti
         }.items()
     )
     try:
-        conn = psycopg.connect(
+        conn = BoundedConnection.connect(
             settings.url,
             autocommit=autocommit,
             application_name=settings.name,
@@ -83,6 +132,7 @@ def connect(settings: DatabaseSettings, *, autocommit: bool = False) -> Connecti
         )
     except psycopg.Error as e:
         raise mapped(e) from e
+    conn.answer_within = settings.answer_within
     conn.prepare_threshold = 2 if settings.prepare else None
     set_json_loads(orjson.loads, conn)
     set_json_dumps(orjson.dumps, conn)
@@ -171,10 +221,20 @@ class SessionPool:
         try:
             with session.transaction() as cursor:
                 yield cursor
+        except UnavailableError as e:
+            if isinstance(e.__cause__, pg.ReadOnlySqlTransaction):
+                # The server became a standby: the other connections lead to the wrong one, too.
+                self._renew()
+            raise
         finally:
             with self._ready:
                 self._free.append(session)
                 self._ready.notify()
+
+    def _renew(self) -> None:
+        with self._ready:
+            for session in self._free:
+                session.close()
 
     def close(self) -> None:
         """Close every session."""

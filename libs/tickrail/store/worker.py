@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
@@ -20,11 +21,16 @@ from tickrail.core.ports import (
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 from tickrail.store.fence import advance_claims
+from tickrail.store.installation import waits_for_standby
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session, SessionPool
 
 _SQL = load("worker")
 WAKE_CHANNEL = "tickrail_wake"
+_TIMEOUT = 10.0
+"""Seconds for a claim or a finish; rows are waited for, and an owner holds them for 2 s at most."""
+_EXTEND_TIMEOUT = 5.0
+"""And for an extension, which must be tried again before the claim ends."""
 
 
 class EndRow(NamedTuple):
@@ -96,9 +102,17 @@ class PostgresWorkerStore:
     """
 
     def __init__(self, settings: DatabaseSettings) -> None:
-        self._claims = Session(settings, on_open=advance_claims)
-        self._ends = SessionPool(settings, 2)
-        self._extensions = Session(settings)
+        usual = replace(settings, statement_timeout=_TIMEOUT, idle_timeout=_TIMEOUT)
+        soon = replace(settings, statement_timeout=_EXTEND_TIMEOUT, idle_timeout=_EXTEND_TIMEOUT)
+        self._claims = Session(usual, on_open=self._opened)
+        self._ends = SessionPool(usual, 2)
+        self._extensions = Session(soon)
+        self.synchronous_standby = False
+        """Whether commits wait for a standby, as the last new connection for claims saw it."""
+
+    def _opened(self, cursor: Cursor) -> None:
+        advance_claims(cursor)
+        self.synchronous_standby = waits_for_standby(cursor)
 
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
         """Claim what can start now; for the rest, why not."""

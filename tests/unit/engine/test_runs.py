@@ -227,6 +227,21 @@ def test_a_run_whose_claim_is_gone_is_stopped() -> None:
     assert world.row(launch).attempt == 2
 
 
+def test_a_run_is_stopped_before_its_claim_ends_although_the_extension_waits_for_the_database() -> (
+    None
+):
+    world = Stepped()
+    worker, launch = started(world)
+    world.advance(28.9)
+    worker.runs.watch_once()
+    assert worker.executor.cancelled == []
+    world.advance(0.1)  # the margin; the thread that extends has not come back yet
+    worker.runs.watch_once()
+    assert worker.executor.cancelled == [(launch, "claim_lost")]
+    worker.runs.watch_once()
+    assert len(worker.executor.cancelled) == 1
+
+
 def test_e13_single_failures_are_tried_again_and_the_limit_stops_the_run() -> None:
     world = Stepped()
     worker, launch = started(world)
