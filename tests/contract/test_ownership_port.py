@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.clock import FakeClock
@@ -17,6 +17,8 @@ from tickrail.core.errors import SetupError
 from tickrail.core.ids import Epoch, Partition
 from tickrail.core.ports_ownership import (
     Coordinator,
+    Directory,
+    Drain,
     FenceStore,
     LeaseLostError,
     Member,
@@ -24,11 +26,12 @@ from tickrail.core.ports_ownership import (
 )
 
 P0, P1, P2 = Partition(0), Partition(1), Partition(2)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 class CoordinatorContract:
-    """Needs fixtures `coordinator`, `other` (a second one on the same prefix) and `expire`, which
-    lets a lease of 2 s end."""
+    """Needs fixtures `coordinator`, `other` and `directory` (further ones on the same prefix), and
+    `expire`, which lets a lease of 2 s end."""
 
     def test_an_empty_installation(self, coordinator: Coordinator) -> None:
         snapshot = coordinator.snapshot()
@@ -128,8 +131,43 @@ class CoordinatorContract:
         assert snapshot.revision >= max(k.create_revision for k in keys)
         assert snapshot.owners == {k.partition: k for k in keys}
 
+    def test_a_member_says_since_when(self, coordinator: Coordinator) -> None:
+        lease = coordinator.grant(30).id
+        coordinator.put_member(Member("a-1", "a", since=NOON), lease)
+        assert coordinator.snapshot().members["a-1"] == Member("a-1", "a", 1.0, lease, NOON)
+
+    def test_what_a_lease_has_left(self, coordinator: Coordinator, directory: Directory) -> None:
+        lease = coordinator.grant(30).id
+        assert 28 <= directory.lease_remaining(lease) <= 30
+        coordinator.revoke(lease)
+        assert directory.lease_remaining(lease) == 0
+
+    def test_a_drain_stays_as_it_was_first_asked_for_until_it_is_ended(
+        self, coordinator: Coordinator, directory: Directory
+    ) -> None:
+        first = Drain("a", NOON, "key:x")
+        assert directory.put_drain(first) == first
+        assert directory.put_drain(Drain("a", NOON + timedelta(hours=1), "key:y")) == first
+        directory.put_drain(Drain("b"))
+        assert coordinator.snapshot().drains == {"a": first, "b": Drain("b")}
+        assert directory.remove_drain("a")
+        assert not directory.remove_drain("a")
+        assert directory.snapshot().drains == {"b": Drain("b")}
+
+    def test_a_drain_outlasts_its_member(
+        self, coordinator: Coordinator, directory: Directory
+    ) -> None:
+        lease = coordinator.grant(30).id
+        coordinator.put_member(Member("a-1", "a"), lease)
+        key = coordinator.claim(P0, "a-1", lease)
+        directory.put_drain(Drain("a"))
+        assert coordinator.snapshot().owners == {P0: key}
+        coordinator.revoke(lease)
+        snapshot = coordinator.snapshot()
+        assert (set(snapshot.drains), snapshot.members, snapshot.owners) == ({"a"}, {}, {})
+
     def test_the_watch_wakes_for_each_kind_of_change(
-        self, coordinator: Coordinator, other: Coordinator
+        self, coordinator: Coordinator, other: Coordinator, directory: Directory
     ) -> None:
         woken = threading.Event()
         coordinator.watch(woken.set)
@@ -141,6 +179,8 @@ class CoordinatorContract:
             lambda: other.claim(P0, "b-1", lease),
             lambda: other.release(P1, key.create_revision),
             lambda: other.revoke(lease),
+            lambda: directory.put_drain(Drain("b")),
+            lambda: directory.remove_drain("b"),
         ]
         for change in changes:
             self.quiet(woken)
@@ -199,6 +239,10 @@ class TestMemoryCoordinator(CoordinatorContract):
 
     @pytest.fixture
     def other(self, etcd: MemoryEtcd) -> Coordinator:
+        return MemoryCoordinator(etcd)
+
+    @pytest.fixture
+    def directory(self, etcd: MemoryEtcd) -> Directory:
         return MemoryCoordinator(etcd)
 
     @pytest.fixture

@@ -19,7 +19,7 @@ from tests.support import memory_store, memory_tables, memory_worker
 from tickrail.core import offsets
 from tickrail.core.ports import FenceReport
 from tickrail.core.states import State
-from tickrail.engine import deadletters, ownership, reaper, runs, takeover
+from tickrail.engine import deadletters, membership, ownership, reaper, runs, takeover
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Needs = Callable[[Event], bool]
@@ -93,22 +93,22 @@ def _mark_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
 @bug(hits("renew", "stall"))
 def _trust_from_the_answer(patch: pytest.MonkeyPatch) -> None:
     """Trust is counted from the answer to a renewal, not from its sending."""
-    right = ownership.Ownership._renew
+    right = membership.Membership._renew
 
     def renew(self: Any) -> float:
-        session, before = self._session, self._session and self._session.window
+        session, before = self.session, self.session and self.session.window
         wait = right(self)
-        if session is not None and session is self._session and session.window is not before:
+        if session is not None and session is self.session and session.window is not before:
             session.window = replace(session.window, sent_at=self._clock.monotonic())
         return wait
 
-    patch.setattr(ownership.Ownership, "_renew", renew)
+    patch.setattr(membership.Membership, "_renew", renew)
 
 
 @bug()
 def _a_late_answer_reopens(patch: pytest.MonkeyPatch) -> None:
     """The trust window has no end of its own: only the coordinator's word ends it."""
-    patch.setattr(ownership.TrustWindow, "valid", lambda _self, _now: True)
+    patch.setattr(membership.TrustWindow, "valid", lambda _self, _now: True)
 
 
 @bug(happens("hang"))

@@ -17,6 +17,7 @@ from tickrail.core.clock import Clock
 from tickrail.core.errors import SetupError, UnavailableError
 from tickrail.core.ids import Epoch, Partition
 from tickrail.core.ports_ownership import (
+    Drain,
     LeaseGrant,
     LeaseLostError,
     Member,
@@ -42,6 +43,7 @@ class MemoryEtcd:
         self.revision = revision
         self.members: dict[str, Member] = {}
         self.owners: dict[Partition, OwnerKey] = {}
+        self.drains: dict[str, Drain] = {}
         self.leases: dict[int, _Lease] = {}
         self.watchers: list[Callable[[], None]] = []
         self._next_lease = 7000
@@ -74,12 +76,12 @@ class MemoryEtcd:
 
     def restore(self, revision: int) -> None:
         """An old snapshot put back: all is gone and the revisions went back."""
-        self.members, self.owners, self.leases = {}, {}, {}
+        self.members, self.owners, self.leases, self.drains = {}, {}, {}, {}
         self.revision = revision
 
 
 class MemoryCoordinator:
-    """A `Coordinator` on a `MemoryEtcd`.
+    """A `Coordinator` and a `Directory` on a `MemoryEtcd`.
 
     `fail_next` names calls whose next use fails without effect, `lose_reply` calls that take
     effect but whose answer is lost; `before` and `after` map a call's name to a function run once
@@ -146,7 +148,27 @@ class MemoryCoordinator:
     def snapshot(self) -> Snapshot:
         with self._call("snapshot"):
             etcd = self._etcd
-            return Snapshot(etcd.revision, dict(etcd.members), dict(etcd.owners))
+            drains = dict(etcd.drains)
+            return Snapshot(etcd.revision, dict(etcd.members), dict(etcd.owners), drains)
+
+    def lease_remaining(self, lease: int) -> float:
+        with self._call("lease_remaining"):
+            one = self._etcd.leases.get(lease)
+            return 0.0 if one is None else one.ends_at - self._etcd.clock.monotonic()
+
+    def put_drain(self, drain: Drain) -> Drain:
+        with self._call("put_drain"):
+            if drain.name not in self._etcd.drains:
+                self._etcd.drains[drain.name] = drain
+                self._etcd.changed()
+            return self._etcd.drains[drain.name]
+
+    def remove_drain(self, name: str) -> bool:
+        with self._call("remove_drain"):
+            if self._etcd.drains.pop(name, None) is None:
+                return False
+            self._etcd.changed()
+            return True
 
     def watch(self, wake: Callable[[], None]) -> None:
         self._wake = wake

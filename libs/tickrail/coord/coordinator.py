@@ -1,13 +1,14 @@
 """Members and owner keys of an installation in etcd.
 
-Keys, under the installation's prefix: `members/<identity>` and `owners/<partition>`, each with a
-JSON object as its value and under its member's lease.
+Keys, under the installation's prefix, each with a JSON object as its value: `members/<identity>`
+and `owners/<partition>` under the member's lease, `drains/<name>` under none.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -17,15 +18,23 @@ from tickrail.coord.settings import EtcdSettings
 from tickrail.coord.stubs import message
 from tickrail.coord.watch import Watch
 from tickrail.core.ids import Partition
-from tickrail.core.ports_ownership import LeaseGrant, LeaseLostError, Member, OwnerKey, Snapshot
+from tickrail.core.ports_ownership import (
+    Drain,
+    LeaseGrant,
+    LeaseLostError,
+    Member,
+    OwnerKey,
+    Snapshot,
+)
 
 _LOG = structlog.get_logger()
+_DRAINS = "drains/"
 _MEMBERS = "members/"
 _OWNERS = "owners/"
 
 
 class EtcdCoordinator:
-    """A `Coordinator` (core/ports_ownership.py) on etcd.
+    """A `Coordinator` and a `Directory` (core/ports_ownership.py) on etcd.
 
     Besides the port's errors every call raises `SetupError` where etcd refuses the user or the
     access.
@@ -34,8 +43,9 @@ class EtcdCoordinator:
     def __init__(self, settings: EtcdSettings) -> None:
         self._client = EtcdClient(settings)
         self._prefix = settings.prefix
-        # "members/" sorts before "owners/", and "0" comes right after "/": one range holds both.
-        self._first = self._key(_MEMBERS)
+        # drains, members, owners in the order of the keys, and "0" comes right after "/": one
+        # range holds all three.
+        self._first = self._key(_DRAINS)
         self._end = self._key(_OWNERS)[:-1] + b"0"
         self._watch: Watch | None = None
         self._odd: set[bytes] = set()
@@ -59,7 +69,8 @@ class EtcdCoordinator:
 
     def put_member(self, member: Member, lease: int) -> None:
         """Make or change the member's key, under the lease."""
-        value = json.dumps({"name": member.name, "weight": member.weight}).encode()
+        since = None if member.since is None else member.since.isoformat()
+        value = json.dumps({"name": member.name, "weight": member.weight, "since": since}).encode()
         put = message("PutRequest")(
             key=self._key(_MEMBERS + member.identity), value=value, lease=lease
         )
@@ -101,18 +112,46 @@ class EtcdCoordinator:
         )
         return bool(answer.succeeded)
 
+    def lease_remaining(self, lease: int) -> float:
+        """The seconds until the lease ends unless it is renewed; 0 when it has ended."""
+        request = message("LeaseTimeToLiveRequest")(ID=lease)
+        answer = self._client.unary("Lease", "LeaseTimeToLive", request)
+        return float(max(0, answer.TTL))
+
+    def put_drain(self, drain: Drain) -> Drain:
+        """Drain the members of a name, where that was not done; the drain as it then is."""
+        key = self._key(_DRAINS + drain.name)
+        since = None if drain.since is None else drain.since.isoformat()
+        value = json.dumps({"since": since, "by": drain.by}).encode()
+        answer = self._transaction(
+            key,
+            create_revision=0,
+            success=message("RequestOp")(request_put=message("PutRequest")(key=key, value=value)),
+            failure=message("RequestOp")(request_range=message("RangeRequest")(key=key)),
+        )
+        if answer.succeeded:
+            return drain
+        (kv,) = answer.responses[0].response_range.kvs
+        return _drain(drain.name, kv.value)
+
+    def remove_drain(self, name: str) -> bool:
+        """End the drain of a name; whether there was one."""
+        delete = message("DeleteRangeRequest")(key=self._key(_DRAINS + name))
+        return bool(self._client.unary("KV", "DeleteRange", delete).deleted)
+
     def snapshot(self) -> Snapshot:
-        """All members and owner keys, as the whole cluster agrees on at one revision."""
+        """All members, owner keys and drains, as the cluster agrees on at one revision."""
         request = message("RangeRequest")(key=self._first, range_end=self._end)
         answer = self._client.unary("KV", "Range", request)
         members: dict[str, Member] = {}
         owners: dict[Partition, OwnerKey] = {}
+        drains: dict[str, Drain] = {}
         for kv in answer.kvs:
-            self._place(kv, members, owners)
-        return Snapshot(answer.header.revision, members, owners)
+            self._place(kv, members, owners, drains)
+        return Snapshot(answer.header.revision, members, owners, drains)
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` from another thread soon after any member or owner key changed."""
+        """Call `wake` from another thread soon after a member, owner key or drain changed."""
         if self._watch is not None:
             raise RuntimeError("this coordinator is being watched already")
         self._watch = Watch(self._client, self._first, self._end, wake)
@@ -132,15 +171,21 @@ class EtcdCoordinator:
         kv: Any,  # noqa: ANN401 - a message
         members: dict[str, Member],
         owners: dict[Partition, OwnerKey],
+        drains: dict[str, Drain],
     ) -> None:
         """Put one key where it belongs; one that is not ours is said once and left alone."""
         name = kv.key.decode(errors="replace")[len(self._prefix) :]
+        if name.startswith(_DRAINS):
+            drained = name[len(_DRAINS) :]
+            drains[drained] = _drain(drained, kv.value)
+            return
         try:
             value = _object(kv.value)
             if name.startswith(_MEMBERS):
-                identity = name[len(_MEMBERS) :]
-                weight = float(value["weight"])
-                members[identity] = Member(identity, str(value["name"]), weight, kv.lease)
+                identity, weight = name[len(_MEMBERS) :], float(value["weight"])
+                members[identity] = Member(
+                    identity, str(value["name"]), weight, kv.lease, _instant(value.get("since"))
+                )
                 return
             if name.startswith(_OWNERS):
                 partition = Partition(int(name[len(_OWNERS) :]))
@@ -183,3 +228,20 @@ def _object(value: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TypeError("not a JSON object")
     return found
+
+
+def _drain(name: str, value: bytes) -> Drain:
+    """A drain's key; the key alone counts, so one made by hand drains too."""
+    try:
+        found = _object(value)
+    except (ValueError, TypeError):
+        return Drain(name)
+    return Drain(name, _instant(found.get("since")), str(found.get("by", "")))
+
+
+def _instant(text: object) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return None if at.tzinfo is None else at

@@ -93,12 +93,31 @@ class Member:
         name: what the operator calls the process.
         weight: its share of the partitions against the others'; 0 gets none.
         lease: the lease that the member key lives under; 0 in what is put.
+        since: when it became a member, by its own clock; None where that is not known.
     """
 
     identity: str
     name: str
     weight: float = 1.0
     lease: int = 0
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Drain:
+    """An operator's word that the members of a name are to own nothing.
+
+    It outlasts the members: one that comes back under the name is drained too.
+
+    Attributes:
+        name: the members' name.
+        since: when it was asked for; None where that is not known.
+        by: who asked.
+    """
+
+    name: str
+    since: datetime | None = None
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,11 +136,19 @@ class OwnerKey:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All members and owner keys at one revision."""
+    """All members, owner keys and drains at one revision.
+
+    Attributes:
+        revision: the revision.
+        members: by identity.
+        owners: by partition.
+        drains: by name, of members that are present and others.
+    """
 
     revision: int
     members: Mapping[str, Member] = field(default_factory=dict)
     owners: Mapping[Partition, OwnerKey] = field(default_factory=dict)
+    drains: Mapping[str, Drain] = field(default_factory=dict)
 
 
 class Coordinator(Protocol):
@@ -167,11 +194,11 @@ class Coordinator(Protocol):
         ...
 
     def snapshot(self) -> Snapshot:
-        """All members and owner keys, as the whole service agrees on at one revision."""
+        """All members, owner keys and drains, as the whole service agrees on at one revision."""
         ...
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from another thread, soon after any member or owner key changed.
+        """Call `wake`, from another thread, soon after any member, owner key or drain changed.
 
         Only a hint: calls may be missing, doubled or late. Once per coordinator.
         """
@@ -179,4 +206,24 @@ class Coordinator(Protocol):
 
     def close(self) -> None:
         """End watch and connections. Leases are left to end by themselves."""
+        ...
+
+
+class Directory(Protocol):
+    """What operators see of an installation's ownership, and drains. Safe from several threads."""
+
+    def snapshot(self) -> Snapshot:
+        """As of `Coordinator`."""
+        ...
+
+    def lease_remaining(self, lease: int) -> float:
+        """The seconds until the lease ends unless it is renewed; 0 when it has ended."""
+        ...
+
+    def put_drain(self, drain: Drain) -> Drain:
+        """Drain the members of a name, where that was not done; the drain as it then is."""
+        ...
+
+    def remove_drain(self, name: str) -> bool:
+        """End the drain of a name; whether there was one."""
         ...

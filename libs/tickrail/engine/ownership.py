@@ -42,16 +42,16 @@ import structlog
 from tickrail.core.clock import Clock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Epoch, Partition
-from tickrail.core.lease import TrustWindow
 from tickrail.core.ports_ownership import (
     Coordinator,
     DropReason,
     FenceStore,
     LeaseLostError,
-    Member,
 )
 from tickrail.engine.database_probe import DatabaseProbe
+from tickrail.engine.membership import RETRY_SECONDS, Membership
 from tickrail.engine.outage import Outage
+from tickrail.engine.ownership_log import OwnershipLog
 from tickrail.engine.ownership_state import (
     NOTHING,
     OwnershipResult,
@@ -66,9 +66,7 @@ from tickrail.engine.takeover import REST_SECONDS, TURN_LIMIT_SECONDS, Takeover
 __all__ = ["Ownership", "OwnershipResult", "OwnershipSettings", "OwnershipStatus"]
 
 _LOG = structlog.get_logger()
-_RETRY_SECONDS = 0.2
 _AGAIN_SECONDS = 0.1
-_IDLE_SECONDS = 1.0
 _KEEP_TTLS = 10
 
 
@@ -105,7 +103,6 @@ class Ownership:
         self._settings = settings
         self._coordinator = coordinator
         self._clock = clock
-        self._healthy = healthy
         self._wake = wake
         self._changed = changed
         self._rng = rng or random.SystemRandom()
@@ -114,14 +111,10 @@ class Ownership:
         self._lock = threading.RLock()
         self._turn_ended = threading.Condition(self._lock)
         self._running = threading.Lock()
-        self._renewing = threading.Lock()
-        self._session: Session | None = None
         self._active: Mapping[Partition, Epoch] = NOTHING
         self._turns: dict[object, Mapping[Partition, Epoch]] = {}
         self._stopped = False
-        self._old_lease: int | None = None
-        self._renew_at = float("-inf")
-        self._starved = False
+        self._log = OwnershipLog()
         self._etcd = Outage("etcd", clock, self._rng)
         self._database = DatabaseProbe(
             store,
@@ -129,6 +122,18 @@ class Ownership:
             Outage("PostgreSQL", clock, self._rng),
             every=settings.probe_every,
             tolerance=settings.clock_tolerance,
+        )
+        self._membership = Membership(
+            settings,
+            coordinator,
+            self._database,
+            clock,
+            self._etcd,
+            self._rng,
+            lock=self._lock,
+            healthy=healthy,
+            publish=self._publish,
+            ended=self._ended,
         )
         self._takeover = Takeover(
             coordinator,
@@ -157,13 +162,7 @@ class Ownership:
 
     def trusted(self) -> bool:
         """Whether this process may act for what it owns at this moment."""
-        with self._lock:
-            session = self._session
-            return (
-                session is not None
-                and self._database.clock_right
-                and session.window.valid(self._clock.monotonic())
-            )
+        return self._membership.trusted()
 
     @contextmanager
     def turn(self) -> Iterator[Mapping[Partition, Epoch]]:
@@ -229,6 +228,8 @@ class Ownership:
                 lease_remaining=session.window.remaining(now) if session else 0.0,
                 members=dict(seen.members),
                 unowned=len(seen.free_since),
+                drained=self._settings.name in seen.drains,
+                drains_ignored=seen.drains_ignored,
                 refused=self._takeover.refused,
                 clock_skew=self._database.clock_skew,
             )
@@ -244,12 +245,7 @@ class Ownership:
 
     def renew_once(self) -> float:
         """Renew the lease if that is due; the seconds until it wants to be called again."""
-        if not self._renewing.acquire(blocking=False):
-            return _RETRY_SECONDS
-        try:
-            return self._renew()
-        finally:
-            self._renewing.release()
+        return self._membership.renew_once()
 
     def run_once(self) -> OwnershipResult:
         """Look at the servers, enter, observe, claim, raise fences, hand over."""
@@ -257,14 +253,9 @@ class Ownership:
             before = frozenset(self.owned())
             next_in = self._settings.list_every if self._stopped else self._step()
             after = frozenset(self.owned())
+            next_in = min(next_in, self._log.look(after, self._clock.monotonic()))
         result = OwnershipResult(after - before, before - after, next_in)
         if result.gained or result.lost:
-            _LOG.info(
-                "ownership changed",
-                gained=sorted(result.gained),
-                lost=sorted(result.lost),
-                owned=len(after),
-            )
             self._changed()
         return result
 
@@ -287,80 +278,53 @@ class Ownership:
                 session = self._session
                 self._turn_ended.wait_for(lambda: not any(self._turns.values()), timeout=grace)
             if session is not None:
-                self._resign(session)
+                self._membership.leave(session)
 
     # -- steps of run_once ---------------------------------------------------------------------
 
     def _step(self) -> float:
-        self._lose_if_over()
+        self._membership.goes_on()
         self._database.look()
         session = self._session
         if session is not None and session.generation != self._database.generation:
-            self._lose(session, "the installation's generation was raised")
+            self._membership.lose(session, "the installation's generation was raised")
         self.renew_once()
         try:
-            session = self._session or self._enter()
+            session = self._session or self._membership.enter()
             if session is None:
                 return self._soon(self._settings.list_every)
-            self._keep_member(session)
+            self._membership.keep_key(session)
             if not self._observe(session):
                 return _AGAIN_SECONDS
             return self._act(session)
         except LeaseLostError:
-            self._lose(self._session, "the lease has ended")
+            self._membership.lose(self._session, "the lease has ended")
             return _AGAIN_SECONDS
         except UnavailableError as error:
             return min(self._etcd.failed(error), self._soon(self._settings.list_every))
-
-    def _enter(self) -> Session | None:
-        """Become a member: a lease and a new identity. None when the process may not be one."""
-        if not self._able() or not self._healthy():
-            return None
-        if self._old_lease is not None:
-            self._coordinator.revoke(self._old_lease)
-            self._old_lease = None
-        sent = self._clock.monotonic()
-        grant = self._coordinator.grant(self._settings.ttl)
-        window = TrustWindow(min(grant.ttl, self._settings.ttl), self._settings.margin)
-        session = Session(
-            identity=f"{self._settings.name}-{self._rng.getrandbits(32):08x}",
-            lease=grant.id,
-            generation=self._database.generation,
-            window=window.renewed(sent),
-        )
-        with self._lock:
-            self._session = session
-            self._renew_at = sent + self._settings.renew_every
-        _LOG.info("entered", member=session.identity, generation=session.generation)
-        return session
-
-    def _able(self) -> bool:
-        """Whether this process can do an owner's work."""
-        return self._database.up and self._database.clock_right
-
-    def _keep_member(self, session: Session) -> None:
-        """The member key is there exactly while this process can do an owner's work."""
-        able = self._able()
-        if able and not session.present:
-            member = Member(session.identity, self._settings.name, self._settings.weight)
-            self._coordinator.put_member(member, session.lease)
-            session.present = True
-        elif session.present and not able:
-            self._coordinator.remove_member(session.identity)
-            session.present = False
-            _LOG.warning("no member until PostgreSQL and the clock are right again")
 
     def _observe(self, session: Session) -> bool:
         """Take in the truth; False when the session is over."""
         snapshot = self._coordinator.snapshot()
         self._etcd.answered()
         now = self._clock.monotonic()
-        session.seen = session.seen.after(snapshot, self._settings.partitions, now)
+        before = session.seen
+        session.seen = before.after(snapshot, self._settings.partitions, now)
         session.present = session.identity in snapshot.members
+        self._say_drains(before, session.seen)
         lost = self._takeover.reconcile(session, snapshot)
         if lost is not None:
-            self._lose(session, f"the owner key of partition {lost} is gone or another's")
+            self._membership.lose(
+                session, f"the owner key of partition {lost} is gone or another's"
+            )
         return self._session is session
+
+    def _say_drains(self, before: Seen, seen: Seen) -> None:
+        name = self._settings.name
+        if (name in seen.drains) != (name in before.drains):
+            _LOG.info("drained" if name in seen.drains else "drain ended", name=name)
+        if seen.drains_ignored and not before.drains_ignored:
+            _LOG.warning("drains are ignored: every member is drained", drained=sorted(seen.drains))
 
     def _act(self, session: Session) -> float:
         now = self._clock.monotonic()
@@ -412,83 +376,27 @@ class Ownership:
         waits = [seconds * self._rng.uniform(0.9, 1.0), self._database.next_at - now]
         session = self._session
         if session is not None:
-            waits += [max(self._renew_at - now, _RETRY_SECONDS), session.window.remaining(now)]
+            waits += self._membership.waits(session, now)
             waits += [at - now for at in session.rests.values() if at > now]
             with self._lock:
                 unsettled = session.states() - {State.OWNED}
             if unsettled or session.pending or session.strays:
-                waits.append(_RETRY_SECONDS)
+                waits.append(RETRY_SECONDS)
         return max(0.0, min(waits))
 
-    # -- renewal, end ----------------------------------------------------------------------------
+    # -- what the parts call -------------------------------------------------------------------
+
+    @property
+    def _session(self) -> Session | None:
+        return self._membership.session
 
     def _between(self, session: Session) -> bool:
         """Between two steps of a long run: renew if due; whether the session goes on."""
         self.renew_once()
-        return self._session is session and self._lose_if_over()
+        return self._session is session and self._membership.goes_on()
 
-    def _renew(self) -> float:
-        session, sent = self._session, self._clock.monotonic()
-        if session is None:
-            return min(_IDLE_SECONDS, self._settings.renew_every)
-        if sent < self._renew_at:
-            return self._renew_at - sent
-        healthy = self._healthy()
-        if not healthy and not self._starved:
-            _LOG.error("the owner's loops do not turn; the lease is not renewed")
-        self._starved = not healthy
-        if not healthy:
-            return _RETRY_SECONDS
-        try:
-            left = self._coordinator.renew(session.lease)
-        except UnavailableError as error:
-            wait = self._etcd.failed(error)
-            self._renew_at = self._clock.monotonic() + wait
-            return wait
-        self._etcd.answered()
-        with self._lock:
-            now = self._clock.monotonic()
-            renewed = left > 0 and self._session is session and session.window.valid(now)
-            if renewed:
-                session.window = session.window.renewed(sent)
-                self._renew_at = sent + self._settings.renew_every
-        if left <= 0:
-            self._lose(session, "the lease has ended")
-        elif not renewed:
-            self._lose_if_over()
-        return max(0.0, self._renew_at - self._clock.monotonic())
-
-    def _resign(self, session: Session) -> None:
-        """Leave in good order; the member key first, so that others are the winners at once."""
-        try:
-            self._coordinator.remove_member(session.identity)
-            for partition, held in session.held.items():
-                self._coordinator.release(partition, held.create_revision)
-            self._coordinator.revoke(session.lease)
-        except UnavailableError as error:
-            _LOG.warning("left without etcd; the lease ends by itself", error=str(error))
-        with self._lock:
-            self._session = None
-            self._publish()
-        _LOG.info("left", member=session.identity)
-
-    def _lose_if_over(self) -> bool:
-        """Drop everything if the trust window is over; whether there still is a session."""
-        session = self._session
-        if session is not None and not session.window.valid(self._clock.monotonic()):
-            self._lose(session, "the trust window ended without a renewal")
-        return self._session is not None
-
-    def _lose(self, session: Session | None, reason: str) -> None:
-        """Drop everything and be no member; the next step enters anew."""
-        with self._lock:
-            if session is None or self._session is not session:
-                return
-            had = len(self._active)
-            self._session = None
-            self._old_lease = session.lease
-            self._publish()
-        _LOG.warning("ownership lost", member=session.identity, reason=reason, partitions=had)
+    def _ended(self) -> None:
+        """A session was lost."""
         self._changed()
         self._wake()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, auto
 from types import MappingProxyType
 
@@ -49,6 +51,8 @@ class OwnershipSettings:
     def __post_init__(self) -> None:
         if self.partitions < 1:
             raise SettingsError(f"partitions is {self.partitions}; it must be at least 1")
+        if not (math.isfinite(self.weight) and self.weight >= 0):
+            raise SettingsError(f"weight is {self.weight}; it must be a number of at least 0")
         if self.renew_every <= 0 or self.margin < 0:
             raise SettingsError("renew_every must be above 0 and margin at least 0")
         if 2 * self.renew_every + self.margin > self.ttl:
@@ -90,6 +94,7 @@ class Session:
     lease: int
     generation: int
     window: TrustWindow
+    since: datetime
     present: bool = False
     held: dict[Partition, Held] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
@@ -144,8 +149,10 @@ class OwnershipStatus:
         trusted: whether this process may act for what it owns.
         owned: partition -> epoch.
         lease_remaining: seconds left of the trust window.
-        members: identity -> weight, as last seen.
+        members: identity -> weight that counts (0 for a drained one), as last seen.
         unowned: partitions without an owner, as last seen.
+        drained: whether the operator drained this member.
+        drains_ignored: whether drains have no effect, since every member is drained.
         refused: why nothing is claimed, in words for the operator; empty when all is well.
         clock_skew: seconds the local clock is ahead of the database's, as last measured.
     """
@@ -156,5 +163,7 @@ class OwnershipStatus:
     lease_remaining: float
     members: Mapping[str, float]
     unowned: int
+    drained: bool
+    drains_ignored: bool
     refused: str
     clock_skew: float

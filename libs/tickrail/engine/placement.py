@@ -4,6 +4,9 @@
   2 x TTL without an owner the next in the order takes it.
 - A partition with a live owner moves only when the members have been the same for the quiet time,
   and it is the owner that hands it over, a few at a time.
+- A drained member counts with weight 0: it takes nothing, and when the members have been quiet it
+  hands over all it has at once, as one that stops does. When no member that may take anything is
+  left, drains are ignored: an unowned partition is worse than one in the wrong place.
 """
 
 from __future__ import annotations
@@ -30,24 +33,40 @@ class Rules:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a member remembers of the snapshots before: since when things are as they are."""
+    """What a member remembers of the snapshots before: since when things are as they are.
+
+    Attributes:
+        members: identity -> the weight that counts.
+        members_since: since when the same members with the same weights of their own are present.
+        free_since: partitions without an owner key, and since when.
+        present: identity -> its own weight, drained or not.
+        drains: names of drained members, present or not.
+        drains_ignored: whether drains have no effect.
+    """
 
     members: Members = field(default_factory=dict)
     members_since: float = float("-inf")
     free_since: Mapping[Partition, float] = field(default_factory=dict)
+    present: Members = field(default_factory=dict)
+    drains: frozenset[str] = frozenset()
+    drains_ignored: bool = False
 
     def after(self, snapshot: Snapshot, partitions: int, now: float) -> Seen:
         """The memory after this snapshot, taken at the monotonic reading `now`."""
-        members = {m.identity: m.weight for m in snapshot.members.values()}
-        same = members == dict(self.members)
+        counting, ignored = weights(snapshot)
+        present = {m.identity: m.weight for m in snapshot.members.values()}
+        same = present == dict(self.present)
         return Seen(
-            members=members,
+            members=counting,
             members_since=self.members_since if same else now,
             free_since={
                 p: self.free_since.get(p, now)
                 for p in map(Partition, range(partitions))
                 if p not in snapshot.owners
             },
+            present=present,
+            drains=frozenset(snapshot.drains),
+            drains_ignored=ignored,
         )
 
 
@@ -68,6 +87,23 @@ class Placement:
     hand_over: tuple[Partition, ...] = ()
     unowned: int = 0
     next_in: float = float("inf")
+
+
+def weights(snapshot: Snapshot) -> tuple[Members, bool]:
+    """Identity -> the weight that counts, 0 for a drained member; whether drains are ignored."""
+    own = {m.identity: m.weight for m in snapshot.members.values()}
+    left = {
+        m.identity: 0.0 if m.name in snapshot.drains else m.weight
+        for m in snapshot.members.values()
+    }
+    ignored = any(w > 0 for w in own.values()) and not any(w > 0 for w in left.values())
+    return (own if ignored else left), ignored
+
+
+def wanted(members: Members, partition: Partition) -> str | None:
+    """The member that should own a partition; None where no weight is above 0."""
+    order = ranking(members, partition)
+    return order[0] if order else None
 
 
 def place(
@@ -104,13 +140,14 @@ def place(
         claim.append(p)
         if order[0] != me:
             stand_in.add(p)
-    others = [p for p in held if p not in keep and _wanted(seen.members, p) not in {me, None}]
+    others = [p for p in held if p not in keep and wanted(seen.members, p) not in {me, None}]
     hand_over: list[Partition] = []
     quiet_in = seen.members_since + rules.quiet - now
     if others and quiet_in > 0:
         waits.append(quiet_in)
     elif others:
-        hand_over = sorted(others)[: max(0, rules.at_once - moving)]
+        room = max(0, rules.at_once - moving)
+        hand_over = sorted(others)[: len(others) if seen.members.get(me) == 0 else room]
     return Placement(
         claim=tuple(claim),
         stand_in=frozenset(stand_in),
@@ -118,8 +155,3 @@ def place(
         unowned=len(seen.free_since),
         next_in=min(waits, default=float("inf")),
     )
-
-
-def _wanted(members: Members, partition: Partition) -> str | None:
-    order = ranking(members, partition)
-    return order[0] if order else None

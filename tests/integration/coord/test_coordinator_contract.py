@@ -10,7 +10,8 @@ from tests.integration.coord.conftest import Connect
 from tests.support.etcd_server import EtcdServer
 from tests.support.until import pause, until
 
-from tickrail.core.ports_ownership import Coordinator
+from tickrail.coord.stubs import message
+from tickrail.core.ports_ownership import Coordinator, Directory, Drain
 
 pytestmark = pytest.mark.integration
 
@@ -25,9 +26,24 @@ class TestEtcdCoordinator(CoordinatorContract):
         return connect(shared_etcd.endpoint)
 
     @pytest.fixture
+    def directory(self, connect: Connect, shared_etcd: EtcdServer) -> Directory:
+        return connect(shared_etcd.endpoint)
+
+    @pytest.fixture
     def expire(self, coordinator: Coordinator) -> Callable[[], None]:
         def wait() -> None:
             pause(1)
             until(lambda: not coordinator.snapshot().members, 10)
 
         return wait
+
+
+def test_a_drains_key_that_was_put_by_hand_drains(
+    connect: Connect, shared_etcd: EtcdServer, prefix: str
+) -> None:
+    one = connect(shared_etcd.endpoint)
+    for name, value in {"a": b"", "b": b"[]", "c": b'{"since": "yesterday"}'}.items():
+        put = message("PutRequest")(key=f"{prefix}drains/{name}".encode(), value=value)
+        one._client.unary("KV", "Put", put)
+    assert one.snapshot().drains == {n: Drain(n) for n in "abc"}
+    assert one.put_drain(Drain("a", by="key:x")) == Drain("a")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tickrail.core.ids import Partition
-from tickrail.core.ports_ownership import Member, OwnerKey, Snapshot
+from tickrail.core.ports_ownership import Drain, Member, OwnerKey, Snapshot
 from tickrail.core.sharding import ranking
-from tickrail.engine.placement import Placement, Rules, Seen, place
+from tickrail.engine.placement import Placement, Rules, Seen, place, weights
 
 RULES = Rules(partitions=16, ttl=10, quiet=2, at_once=4)
 MEMBERS = {"a": 1.0, "b": 1.0, "c": 1.0}
@@ -77,9 +79,56 @@ def test_without_any_member_everything_stays_where_it_is() -> None:
     assert decide(Seen({}, 0), held=ALL).hand_over == ()
 
 
-def test_a_drained_member_gives_everything() -> None:
+def test_a_drained_member_gives_everything_at_once() -> None:
     seen = Seen({"a": 0.0, "b": 1.0}, 0)
-    assert len(decide(seen, held=ALL).hand_over) == 4
+    todo = decide(seen, held=ALL, moving=9)
+    assert list(todo.hand_over) == ALL
+    assert decide(replace(seen, members_since=98.5), held=ALL).hand_over == ()
+
+
+def test_a_drained_member_takes_nothing_however_long_it_is_free() -> None:
+    seen = Seen({"a": 0.0, "b": 1.0}, 0, dict.fromkeys(ALL, 0.0))
+    todo = decide(seen, now=1e6)
+    assert todo.claim == ()
+    assert todo.next_in == float("inf")
+
+
+def snapshot(*members: Member, drained: str = "") -> Snapshot:
+    return Snapshot(1, {m.identity: m for m in members}, {}, {n: Drain(n) for n in drained.split()})
+
+
+A, B, NONE = Member("a-1", "a", 2.0), Member("b-1", "b"), Member("n-1", "n", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("members", "drained", "counting", "ignored"),
+    [
+        pytest.param([A, B], "", {"a-1": 2, "b-1": 1}, False, id="no drain"),
+        pytest.param([A, B], "a", {"a-1": 0, "b-1": 1}, False, id="one is drained"),
+        pytest.param([A, B], "a b", {"a-1": 2, "b-1": 1}, True, id="all: ignored"),
+        pytest.param([A, NONE], "a", {"a-1": 2, "n-1": 0}, True, id="none is left that may take"),
+        pytest.param([NONE], "n", {"n-1": 0}, False, id="nobody would take anything anyway"),
+        pytest.param([B], "a", {"b-1": 1}, False, id="the drained one is away"),
+        pytest.param([], "a", {}, False, id="zero members"),
+        pytest.param(
+            [A, replace(A, identity="a-2"), B], "a", {"a-1": 0, "a-2": 0, "b-1": 1}, False,
+            id="every life of the name",
+        ),
+    ],
+)  # fmt: skip
+def test_the_weights_that_count(
+    members: list[Member], drained: str, counting: dict[str, float], ignored: bool
+) -> None:
+    assert weights(snapshot(*members, drained=drained)) == (counting, ignored)
+    seen = Seen().after(snapshot(*members, drained=drained), 4, 1)
+    assert (seen.members, seen.drains_ignored) == (counting, ignored)
+    assert seen.drains == set(drained.split())
+
+
+def test_a_drain_is_no_unrest_among_the_members() -> None:
+    seen = Seen().after(snapshot(A, B), 4, 10).after(snapshot(A, B, drained="a"), 4, 20)
+    assert seen.members_since == 10
+    assert seen.after(snapshot(A, replace(B, weight=3), drained="a"), 4, 30).members_since == 30
 
 
 def test_memory_keeps_since_when_things_are_as_they_are() -> None:
