@@ -16,6 +16,7 @@ from tests.support.etcd_server import EtcdServer, free_port
 from tests.support.proxy import TcpProxy
 from tests.support.until import until
 
+NOBODY = "0"
 _PROBE_SECONDS = 1.0
 
 
@@ -83,11 +84,16 @@ class EtcdCluster:
         found: list[int] = []
 
         def agreed() -> bool:
-            found[:] = self._agreed()
+            found[:] = self._led()
             return bool(found)
 
         until(agreed, seconds, 0.05)
         return found[0]
+
+    def agreeing(self) -> list[int]:
+        """The numbers of the members that answer and name the leader that a majority names."""
+        said = {i: s["leader"] for i in range(len(self.servers)) if (s := self._status(i))}
+        return [i for i, leader in said.items() if leader in self._named(list(said.values()))]
 
     def followers(self) -> list[int]:
         """The numbers of all others."""
@@ -132,17 +138,15 @@ class EtcdCluster:
     ) -> None:
         self.close()
 
-    def _agreed(self) -> list[int]:
-        """The member that a majority, itself among them, says is the leader; else nobody."""
-        said: Counter[str] = Counter()
-        ids: dict[str, int] = {}
-        for i in range(len(self.servers)):
-            status = self._status(i)
-            if status is not None:
-                ids[status["header"]["member_id"]] = i
-                said[str(status.get("leader", "0"))] += 1
+    def _led(self) -> list[int]:
+        """The member that a majority says is the leader, if it answers itself; else nobody."""
+        found = {i: s for i in range(len(self.servers)) if (s := self._status(i))}
+        named = self._named([s["leader"] for s in found.values()])
+        return [i for i, s in found.items() if s["header"]["member_id"] in named]
+
+    def _named(self, leaders: list[str]) -> list[str]:
         majority = len(self.servers) // 2 + 1
-        return [ids[one] for one, n in said.items() if n >= majority and one in ids]
+        return [one for one, n in Counter(leaders).items() if n >= majority and one != NOBODY]
 
     def _status(self, i: int) -> dict[str, Any] | None:
         if i in self._frozen or not self.servers[i].alive:
@@ -157,4 +161,4 @@ class EtcdCluster:
             return None
         finally:
             connection.close()
-        return found if answer.status == http.HTTPStatus.OK else None
+        return {"leader": NOBODY, **found} if answer.status == http.HTTPStatus.OK else None

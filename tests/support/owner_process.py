@@ -1,27 +1,24 @@
-"""A process that does nothing but hold ownership on the etcd given: says what it costs.
+"""A process that does nothing but hold ownership on the etcd given, to be measured from outside.
 
     python -m tests.support.owner_process ENDPOINT PREFIX
 
-Prints `owned`; at each line on standard input, the share of one core it used in the next 10 s.
+Prints `owned`; ends with its standard input.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-import time
 
 import structlog
 from tests.support.clock import FakeClock
 from tests.support.memory_coord import MemoryFenceStore
 from tests.support.ownership_threads import OwnershipThreads
-from tests.support.until import pause, until
+from tests.support.until import until
 
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
 from tickrail.engine.ownership import OwnershipSettings
-
-SECONDS = 10
 
 
 def main() -> None:
@@ -40,11 +37,7 @@ def main() -> None:
     until(lambda: process.count == 8)
     sys.stdout.write("owned\n")
     sys.stdout.flush()
-    for _ in sys.stdin:
-        before = time.process_time()
-        pause(SECONDS)
-        sys.stdout.write(f"{(time.process_time() - before) / SECONDS:.5f}\n")
-        sys.stdout.flush()
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

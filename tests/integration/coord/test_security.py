@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 from tests.integration.coord.conftest import DATA, Connect
-from tests.support.etcd_server import EtcdServer
-from tests.support.until import until
+from tests.support.etcd_server import EtcdServer, free_port
+from tests.support.until import pause, until
 
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.stubs import message
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.integration
 CA = str(DATA / "ca.pem")
 SERVER = ("--cert-file", str(DATA / "server.pem"), "--key-file", str(DATA / "server.key"))
 CLIENT = {"cert_file": str(DATA / "client.pem"), "key_file": str(DATA / "client.key")}
+TOKEN_SECONDS = 5
 
 Serve = Callable[..., EtcdServer]
 
@@ -76,31 +78,59 @@ def test_files_that_cannot_be_read_are_named(connect: Connect, tmp_path: Path) -
         connect("127.0.0.1:1", ca_file=str(odd))
 
 
+def test_the_next_server_is_tried_over_tls_too(serve: Serve, connect: Connect) -> None:
+    server = serve("--client-cert-auth", "--trusted-ca-file", CA)
+    coordinator = connect(
+        f"https://127.0.0.1:{free_port()}", f"https://{server.endpoint}", ca_file=CA, **CLIENT
+    )
+    with pytest.raises(UnavailableError):
+        coordinator.snapshot()
+    ready(coordinator)
+    assert coordinator.grant(30).id
+    assert coordinator._client._answering.is_set()
+
+
 def test_users_and_passwords(serve: Serve, connect: Connect, prefix: str) -> None:
-    server = serve("--auth-token-ttl", "2")
+    server = serve("--auth-token-ttl", str(TOKEN_SECONDS))
     admin = connect(server.endpoint, ca_file=CA)
     ready(admin)
     _turn_authentication_on(admin, prefix)
 
-    coordinator = connect(server.endpoint, ca_file=CA, username="tick", password="rail")
+    def user() -> EtcdCoordinator:
+        return connect(server.endpoint, ca_file=CA, username="tick", password="rail")
+
+    renewer, caller, watcher = user(), user(), user()
     woken = threading.Event()
-    coordinator.watch(woken.set)
-    lease = coordinator.grant(60).id
-    key = coordinator.claim(Partition(0), "a-1", lease)
-
-    # Renewals do not keep a token alive; a call finds out and gets a new one.
-    first = coordinator._client._token
-    until(lambda: coordinator.snapshot() and coordinator._client._token != first, 15, every=2.5)
-    assert coordinator.snapshot().owners[Partition(0)] == key
-
-    # A watch begun with a dead token gets a new one too.
-    coordinator._client._token = "dead.1"
-    watch = coordinator._watch
+    watcher.watch(woken.set)
+    watch = watcher._watch
     assert watch is not None
+    until(lambda: watch.connections == 1)
+    lease = caller.grant(60).id
+    key = caller.claim(Partition(0), "a-1", lease)
+    until(lambda: watch._next_revision == key.create_revision + 1)
+    tokens = caller._client._token, watcher._client._token
+
+    # An idle watch keeps no token alive, nor do renewals on each etcd: some do not look at it.
+    for _ in range(2 * TOKEN_SECONDS + 4):
+        assert renewer.renew(lease) > 0
+        pause(0.5)
+    for token in tokens:
+        assert token is not None
+        with pytest.raises(grpc.RpcError, match="invalid auth token"):
+            admin._client._call(0, "KV", "Range")(
+                message("RangeRequest")(key=prefix.encode()), metadata=[("token", token)], timeout=5
+            )
+
+    # A call and a renewal find out and get a new one, so does a watch that begins again.
+    assert renewer.snapshot().owners[Partition(0)] == key
+    assert caller.renew(lease) > 0
+    assert caller.snapshot().owners[Partition(0)] == key
+    assert caller._client._token != tokens[0]
+    assert watcher._client._token == tokens[1]
     watch.reconnect()
-    until(lambda: watch.connections >= 2 and coordinator._client._token != "dead.1")
+    until(lambda: watch.connections >= 2 and watcher._client._token != tokens[1])
     woken.clear()
-    coordinator.release(Partition(0), key.create_revision)
+    caller.release(Partition(0), key.create_revision)
     assert woken.wait(5)
 
     with pytest.raises(SetupError, match="authentication failed"):
