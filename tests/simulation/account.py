@@ -102,6 +102,7 @@ class Account:
         self._starts: dict[UUID, list[int]] = defaultdict(list)
         self._certain: set[int] = set()
         self._excused: set[UUID] = set()
+        self._together: set[UUID] = set()
         self._committed: dict[tuple[str, int], int] = defaultdict(int)
         bus.arrived = self._arrived
         bus.acknowledged = self._acknowledge
@@ -206,6 +207,8 @@ class Account:
 
     def committed(self, process: Process, topic: str, partition: int, offset: int) -> None:
         """The group's position was stored."""
+        if topic in self.bus.truncated:  # offsets came again
+            return
         log = self.bus.logs[topic][partition]
         for at in range(self._committed[topic, partition], min(offset, len(log))):
             message = log[at]
@@ -335,7 +338,7 @@ class Account:
             raise Violation("allowed moves", f"{name}: {old} -> {now.state} by {call}")
         if before is None:
             return
-        self._attempts(call, name, before, now)
+        self._attempts(call, name, before, now, row.max_attempts)
         if now.state == "queued" and (row.id, now.attempt) not in self._acknowledged:
             raise Violation("queued is published", f"{name} attempt {now.attempt}")
         if before.cancel and now.state == "due":
@@ -351,13 +354,17 @@ class Account:
         if row.attempt != 1:
             raise Violation("attempts", f"{name} begins with {row.attempt}")
 
-    def _attempts(self, call: str, name: str, before: Seen, now: Seen) -> None:
+    def _attempts(self, call: str, name: str, before: Seen, now: Seen, most: int) -> None:
         step = now.attempt - before.attempt
         again = before.state == "running" and now.state == "due"
         if step != (1 if again else 0):
             raise Violation("attempts", f"{name}: {before.attempt} -> {now.attempt} by {call}")
-        if now.failures - before.failures not in (0, 1):
+        failed = now.failures - before.failures
+        lost = call == "reap" and now.state not in ("cancelled", before.state)
+        if failed not in (0, 1) or (lost and failed == 0):
             raise Violation("attempts", f"{name}: failures {before.failures} -> {now.failures}")
+        if again and now.failures >= most:
+            raise Violation("attempts", f"{name} goes on after {now.failures} failures of {most}")
         if before.state == now.state == "running" and before.claim != now.claim:
             raise Violation("a claim is not taken over", name)
 
@@ -397,8 +404,15 @@ class Account:
                 continue
             busy = [x for x in self.db.launches.values()
                     if x.job_id == job and x.state.value in BUSY]  # fmt: skip
-            if len(busy) > 1:
+            if len(busy) > 1 and not self._together >= {x.id for x in busy}:
                 raise Violation("overlap", f"{row.name}: {[self._name(x.id) for x in busy]}")
+
+    def was_allowed(self, job: UUID) -> None:
+        """What is open of this job may overlap, whatever its policy is from now on."""
+        busy = (
+            x.id for x in self.db.launches.values() if x.job_id == job and x.state.value in BUSY
+        )
+        self._together.update(busy)
 
     # --- the database goes back -------------------------------------------------------------------
 

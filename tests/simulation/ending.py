@@ -2,57 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.plan import ANCHOR
+from tests.simulation.eras import SECOND, Era, of_schedule, period, slots
 from tests.simulation.violation import Violation
-from tests.support.clock import START
-from tests.support.memory_tables import JobRow
+from tests.support.memory_tables import BackfillRow, JobRow
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-SECOND = timedelta(seconds=1)
-
 
 def check_slots(world: World) -> None:
     """Hold launches, skip records, next runs and dead letters against each other."""
-    for document in world.history.jobs:
-        job = world.db.jobs[world.jobs[document["name"]]]
-        if document["schedule"].get("measured_from") == "completion":
-            _after_each_end(world, job, document)
+    for job in world.db.jobs.values():
+        definition = json.loads(job.definitions[job.version])
+        if definition["schedule"].get("measured_from") == "completion":
+            _after_each_end(world, job, definition)
         else:
-            _each_slot_once(world, job, document)
+            _each_slot_once(world, job, world.db.eras[job.id])
     for row in world.db.launches.values():
         given_up = row.state.value in ("dead", "abandoned")
         if given_up and (row.id, row.attempt) not in world.account.letters:
             raise Violation("each dead one has a letter", world.account._name(row.id))
 
 
-def slots(document: Mapping[str, Any], after: datetime, until: datetime) -> Iterator[datetime]:
-    """The slots after `after` up to `until`."""
-    schedule = document["schedule"]
-    if "cron" in schedule:
-        at, step = after.replace(second=0, microsecond=0), timedelta(minutes=1)
-    else:
-        step = timedelta(seconds=int(schedule["every"][:-1]))
-        anchor = datetime.fromisoformat(ANCHOR).astimezone(UTC)
-        at = anchor + (after - anchor) // step * step
-    while at <= until:
-        if at > after:
-            yield at
-        at += step
-
-
-def _each_slot_once(world: World, job: JobRow, document: Mapping[str, Any]) -> None:
-    found = _records(world, job, document)
-    created = START - SECOND
+def _each_slot_once(world: World, job: JobRow, eras: tuple[Era, ...]) -> None:
+    found = _records(world, job, eras)
+    created = eras[0].begin
     last = job.last_slot_at or created
-    expected = list(slots(document, created, last))
+    expected = [slot for slot, _ in slots(eras, created, last)]
     for slot in expected:
         if found[slot] == 0:
             raise Violation("no slot is lost", f"{job.name} {slot}, decided up to {last}")
@@ -63,14 +46,21 @@ def _each_slot_once(world: World, job: JobRow, document: Mapping[str, Any]) -> N
             raise Violation("no slot is made up", f"{job.name} {slot}")
     if job.state == "deleted":
         return
-    if not document.get("calendars"):
-        following = next(slots(document, last, last + timedelta(hours=1)))
+    _goes_on(job, last, eras[-1])
+    for b in world.db.backfills.values():
+        if b.job_id == job.id:
+            _backfilled(world, job, eras, b)
+
+
+def _goes_on(job: JobRow, last: datetime, now: Era) -> None:
+    if now.rest is None and job.state != "finished":
+        begin = max(last, now.begin)
+        following = next(of_schedule(now.schedule, begin, begin + timedelta(hours=1)))
         if job.next_run_at != following:
             raise Violation("the next run is the next slot", f"{job.name} {job.next_run_at}")
-    _backfilled(world, job, document)
 
 
-def _records(world: World, job: JobRow, document: Mapping[str, Any]) -> Counter[datetime]:
+def _records(world: World, job: JobRow, eras: tuple[Era, ...]) -> Counter[datetime]:
     """How many records each slot has: launches, and skips slot by slot."""
     found: Counter[datetime] = Counter(
         x.scheduled_at
@@ -79,34 +69,49 @@ def _records(world: World, job: JobRow, document: Mapping[str, Any]) -> Counter[
     )
     for skip in world.db.skips.values():
         if skip.job_id == job.id:
-            run = list(slots(document, skip.first - SECOND, skip.last))
-            if skip.reason == "excluded":
-                run = [t for t in run if _rests(t)]
-            elif document.get("calendars"):
-                run = [t for t in run if not _rests(t)]
+            left_out = skip.reason == "excluded"
+            run = [
+                slot
+                for slot, rests in slots(eras, skip.first - SECOND, skip.last)
+                if rests == left_out
+            ]
             if len(run) != skip.count:
                 raise Violation("each slot once", f"{job.name}: {skip} has {len(run)} slots")
             found.update(run)
     return found
 
 
-def _rests(slot: datetime) -> bool:
-    return slot.hour == 10 and slot.minute == 0 and 12 <= slot.second < 19
+def _backfilled(world: World, job: JobRow, eras: tuple[Era, ...], row: BackfillRow) -> None:
+    """A backfill has launches for the slots of its range, each once.
 
-
-def _backfilled(world: World, job: JobRow, document: Mapping[str, Any]) -> None:
-    if "backfill" not in document:
+    It walks the definition that there is at each moment, so of jobs that were edited only that is
+    asked, and of those that were not, that none is missing.
+    """
+    b = row.backfill
+    made = Counter(x.scheduled_at for x in world.db.launches.values()
+                   if x.job_id == job.id and x.origin == b.origin)  # fmt: skip
+    if made and max(made.values()) > 1:
+        raise Violation("a backfill has each slot once", f"{job.name}: {made.most_common(1)}")
+    if row.state != "finished" or len(eras) > 1:
         return
-    back = timedelta(seconds=document["backfill"]["back"])
-    wanted = set(slots(document, START - back - SECOND, START - SECOND))
-    made = [x.scheduled_at for x in world.db.launches.values()
-            if x.job_id == job.id and x.origin.startswith("backfill")]  # fmt: skip
-    if sorted(made) != sorted(wanted):
-        raise Violation("a backfill has each slot once", f"{job.name}: {len(made)}")
+    era = eras[0]
+    wanted = {
+        slot
+        for slot in of_schedule(era.schedule, b.from_at - timedelta(microseconds=1), b.until_at)
+        if slot < b.until_at and not era.rests(slot)
+    }
+    if b.existing.value == "launch":
+        missing = wanted - made.keys()
+    else:
+        own = [x for x in world.db.launches.values() if x.job_id == job.id]
+        missing = wanted - {x.scheduled_at for x in own if not x.origin.startswith("manual")}
+    if missing or made.keys() - wanted:
+        what = f"{sorted(missing)} missing, {sorted(made.keys() - wanted)} made up"
+        raise Violation("a backfill has each slot once", f"{job.name}: {what}")
 
 
-def _after_each_end(world: World, job: JobRow, document: Mapping[str, Any]) -> None:
-    step = timedelta(seconds=int(document["schedule"]["every"][:-1]))
+def _after_each_end(world: World, job: JobRow, definition: Mapping[str, Any]) -> None:
+    step = period(definition["schedule"])
     runs = sorted(
         (x.scheduled_at, x.finished_at)
         for x in world.db.launches.values()

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 from tests.simulation.kafka import Fate
 from tests.simulation.kernel import OUTAGES, Fault, Killed
-from tests.simulation.plan import Event
+from tests.simulation.plan import LENGTH, Event
 from tests.simulation.processes import PARTITIONS, TOPICS
-from tests.support.stepped import TENANT
-
-from tickrail.core.errors import TickrailError
-
-if TYPE_CHECKING:
-    from tests.simulation.world import World
+from tests.simulation.requests import Requests
 
 
-class Happenings:
+class Happenings(Requests):
     """The events of a history."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.kernel = world.kernel
 
     def plan(self, event: Event) -> None:
         """Have it happen at its time."""
@@ -64,6 +54,8 @@ class Happenings:
 
         kernel.at(max(0.0, event.at - lost), lambda: kept.append(target.save()))
         kernel.at(event.at, restore)
+        if mended := event.args.get("mended"):
+            kernel.at(event.at + mended, world.mend)
 
     def _life(self, process: str) -> Any:
         return self.world.processes[process]
@@ -102,7 +94,7 @@ class Happenings:
         for one in self.world.processes.values():
             one.disturbed_until = max(one.disturbed_until, now + seconds)
         if server == "db":
-            self.world.account.outages.append((now, now + seconds))
+            self.world.account.outages.append((now, min(now + seconds, LENGTH)))
 
         def up() -> None:
             self.kernel.down[server] = False
@@ -148,6 +140,10 @@ class Happenings:
 
         self.kernel.at(self.kernel.now + 2.5, again)
 
+    def truncate(self, topic: int, count: int) -> None:
+        """The ends of a topic's logs are gone: a leader without the last messages took over."""
+        self.world.bus.truncate(TOPICS[topic], count)
+
     def anew(self, topic: int) -> None:
         name = TOPICS[topic]
         if name in self.world.bus.logs:
@@ -158,54 +154,3 @@ class Happenings:
         locked, row = self.world.db.locked_jobs, self.world.jobs[job]
         locked.add(row)
         self.kernel.at(self.kernel.now + seconds, lambda: locked.discard(row))
-
-    # --- the API ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def _request(self) -> Iterator[Any]:
-        world = self.world
-        if self.kernel.down["db"]:
-            return
-        with suppress(TickrailError), world.db.api.transaction() as tx:
-            yield tx
-        world.account.observe(world.api, "api", (), None)
-        world._notify()
-
-    def trigger(self, job: str) -> None:
-        with suppress(RuntimeError), self._request() as tx:
-            self.world.client.trigger(tx, job, {})
-
-    def cancel(self, job: str, state: str) -> None:
-        world = self.world
-        with suppress(RuntimeError), self._request() as tx:
-            rows = [r for r in world.db.of_job(world.jobs[job]) if r.state.value == state]
-            for row in rows[:1]:
-                world.db.cancel(row, tx.now)
-                world.db.wakes += 1
-
-    def pause(self, job: str, seconds: float, catch_up: str) -> None:
-        with suppress(RuntimeError), self._request() as tx:
-            self.world.pauses.pause(tx, job, {})
-
-        def resume() -> None:
-            with suppress(RuntimeError), self._request() as tx:
-                self.world.pauses.resume(tx, job, {"catch_up": catch_up})
-
-        self.kernel.at(self.kernel.now + seconds, resume)
-
-    def delete(self, job: str) -> None:
-        with suppress(RuntimeError), self._request() as tx:
-            self.world.editor.delete(tx, job)
-
-    def suspend(self, seconds: float) -> None:
-        suspended = self.world.db.suspended
-        suspended.add(TENANT)
-
-        def go_on() -> None:
-            self.world.db.suspended.discard(TENANT)
-
-        self.kernel.at(self.kernel.now + seconds, go_on)
-
-    def skip_next(self, job: str) -> None:
-        with suppress(RuntimeError), self._request() as tx:
-            self.world.pauses.skip_next(tx, job, {"n": 1})

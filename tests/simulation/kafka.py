@@ -43,6 +43,7 @@ class SimBus(MemoryBus):
         self.kernel = kernel
         self.version = 0
         self.births: Counter[str] = Counter()
+        self.truncated: set[str] = set()
         self.letters = letters
         self.fates: list[Fate] = []
         self.arrived: Callable[[str, int, int, Stored], None] = lambda *_: None
@@ -102,6 +103,12 @@ class SimBus(MemoryBus):
         self.delete(topic)
         self.create(topic, partitions)
         self.births[topic] += 1
+
+    def truncate(self, topic: str, count: int) -> None:
+        """The last messages of each partition are gone; their offsets come again."""
+        self.truncated.add(topic)
+        for log in self.logs.get(topic, []):
+            del log[max(0, len(log) - count) :]
 
     def empty(self, topic: str) -> None:
         """Every message of a topic is gone; offsets go on."""

@@ -9,14 +9,26 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.simulation.eras import ANCHOR
+from tests.simulation.plan_requests import add_request
 from tests.simulation.processes import ETCD_CALLS, FENCE_CALLS, OWNER_CALLS, WORKER_CALLS
 
 LENGTH = 26.0
 """Seconds in which things go wrong; after that all is repaired."""
 OVERLAPS = ("allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other")
-ANCHOR = "2026-03-02T09:57:00Z"
 _LOCAL = ("publish", "report", "decide")
-_HOT = ("tick", "mark_queued", "sweep", "reap", "raise_epoch", "claim", "finish", "publish")
+_HOT = (
+    "tick",
+    "mark_queued",
+    "sweep",
+    "reap",
+    "raise_epoch",
+    "claim",
+    "finish",
+    "publish",
+    "backfill",
+    "snapshot",
+)
 
 
 @dataclass
@@ -42,6 +54,11 @@ class History:
     noise: float
     jobs: list[dict[str, Any]]
     events: list[Event]
+    weights: dict[str, float] = field(default_factory=dict)
+
+    def weight(self, scheduler: str) -> float:
+        """The share of a scheduler against the others."""
+        return self.weights.get(scheduler, 1.0)
 
     def dump(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1))
@@ -61,11 +78,13 @@ def history(seed: int) -> History:
     if rng.random() < 0.4:
         jobs.append(_completion(rng, len(jobs)))
     made = History(seed, schedulers, workers, rng.choice((0.0, 0.0, 0.02, 0.1)), jobs, [])
+    if rng.random() < 0.2:
+        made.weights["s0"] = rng.choice((0.3, 3.0))
     chooser = _Chooser(rng, made)
     for _ in range(rng.choice((1, 2, 2, 3, 4, 5, 6))):
         chooser.fault()
     for _ in range(rng.choice((0, 1, 2, 4))):
-        chooser.request()
+        add_request(rng, made.jobs, chooser.add)
     made.events.sort(key=lambda e: e.at)
     return made
 
@@ -249,7 +268,11 @@ class _Chooser:
 
     def _restore(self, at: float) -> None:
         server = self.rng.choice(("db", "db", "etcd"))
-        self.add(at, "restore", server=server, lost=self.rng.choice((0.2, 1.0, 4.0, 10.0)))
+        lost = self.rng.choice((0.2, 1.0, 4.0, 10.0))
+        if server == "db":
+            self.add(at, "restore", server=server, lost=lost)
+        else:
+            self.add(at, "restore", server=server, lost=lost, mended=self.rng.choice((0.0, 5.0)))
 
     def _clock(self, at: float) -> None:
         rng = self.rng
@@ -261,8 +284,10 @@ class _Chooser:
 
     def _group(self, at: float) -> None:
         rng = self.rng
-        kind = rng.choice(("throw_out", "throw_out", "empty", "recreate", "anew"))
-        if kind == "throw_out":
+        kind = rng.choice(("throw_out", "throw_out", "empty", "recreate", "anew", "truncate"))
+        if kind == "truncate":
+            self.add(at, kind, topic=rng.randrange(4), count=rng.choice((1, 1, 3)))
+        elif kind == "throw_out":
             self.add(at, kind, process=rng.choice(self.workers))
         else:
             self.add(at, kind, topic=rng.randrange(4))
@@ -274,21 +299,3 @@ class _Chooser:
 
     def _locked(self, at: float) -> None:
         self.add(at, "locked", job=self.rng.choice(self.jobs), seconds=self.rng.choice((1.0, 5.0)))
-
-    def request(self) -> None:
-        """Somebody asks the API for something."""
-        rng = self.rng
-        at, job = rng.uniform(1.0, LENGTH - 2.0), rng.choice(self.jobs)
-        kind = rng.choice(
-            ("trigger", "trigger", "trigger", "cancel", "cancel", "cancel", "pause", "skip_next",
-             "skip_next", "delete", "suspend")
-        )  # fmt: skip
-        if kind == "suspend":
-            self.add(at, kind, seconds=rng.choice((2.0, 7.0)))
-        elif kind == "pause":
-            self.add(at, kind, job=job, seconds=rng.choice((2.0, 6.0)),
-                     catch_up=rng.choice(("none", "policy")))  # fmt: skip
-        elif kind == "cancel":
-            self.add(at, kind, job=job, state=rng.choice(("running", "queued", "due", "held")))
-        else:
-            self.add(at, kind, job=job)

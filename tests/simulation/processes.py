@@ -73,7 +73,7 @@ class Scheduler(Process):
         self.ownership = Ownership(
             OwnershipSettings(
                 name=name, partitions=PARTITIONS, ttl=6, renew_every=2.0, list_every=3.0,
-                quiet=1.0, probe_every=2.0,
+                quiet=1.0, probe_every=2.0, weight=world.history.weight(name),
             ),
             etcd,
             fence,

@@ -22,7 +22,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.simulation.bugs import BUGS, planted
+from tests.simulation.bugs import planted
+from tests.simulation.counterexamples import BUGS
 from tests.simulation.plan import History, history
 from tests.simulation.world import Result, World
 
@@ -78,6 +79,7 @@ def told(made: History, result: Result, lines: int = _LINES) -> Iterator[str]:
     yield (
         f"seed {made.seed}: {made.schedulers} schedulers, {made.workers} workers,"
         f" calls that are late: {made.noise:.0%}"
+        + "".join(f", weight of {name}: {w}" for name, w in made.weights.items())
     )
     for job in made.jobs:
         when = " ".join(f"{k} {v}" for k, v in job["schedule"].items() if k != "anchor")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from tests.simulation.eras import Era, Window
 from tests.simulation.kernel import Kernel, Process, SimClock
 from tests.support.memory_api import MemoryApi
 from tests.support.memory_coord import MemoryEtcd
@@ -21,7 +22,7 @@ from tests.support.memory_worker import MemoryWorkerStore
 from tests.support.memory_zone_data import MemoryZoneData
 
 from tickrail.core.errors import UnavailableError
-from tickrail.core.ids import Partition
+from tickrail.core.ids import JobId, Partition
 from tickrail.core.ports import ClaimAnswer, ClaimRequest, LostClaim, Owned, Swept
 from tickrail.core.ports_backfill import Backfilled, BackfillPlanner
 from tickrail.core.verdict import Verdict
@@ -30,7 +31,7 @@ PER_SECOND, EPOCH = 64_000, 1000.0
 TRANSACTION = 2.0
 """So long the database bears with an owner's transaction that does nothing, in seconds."""
 _ROWS = ("jobs", "launches", "backfills")
-_VALUES = ("skips", "attempts", "calendars", "suspended")
+_VALUES = ("skips", "attempts", "calendars", "suspended", "eras")
 
 
 class SimDatabase(MemoryDatabase):
@@ -44,6 +45,8 @@ class SimDatabase(MemoryDatabase):
         self.fence_locks: dict[Partition, object] = {}
         self.fence.locked = self.fence_locks  # type: ignore[assignment]
         self.restores = 0
+        self.eras: dict[JobId, tuple[Era, ...]] = {}
+        self.rest: Window = ("", "")
         self.fence.advance_claims = lambda: self.move_claims(CLAIMS_STEP)  # type: ignore[method-assign]
 
     @contextmanager
@@ -67,10 +70,16 @@ class SimDatabase(MemoryDatabase):
                            self.fence.stored_generation, self.fence.claims_advanced)  # fmt: skip
         tables["claims"] = self._claims
         tables["zones"] = dict(self.zones.stored)
+        tables["rest"] = self.rest
         return tables
 
     def restore(self, tables: dict[str, Any]) -> None:
         """What was committed after `save` is lost."""
+        self.put_back(tables)
+        self.restores += 1
+
+    def put_back(self, tables: dict[str, Any]) -> None:
+        """The tables as `save` gave them, which must not be used again."""
         for name in (*_ROWS, *_VALUES):
             setattr(self, name, tables[name])
         self.api.extra = tables["extra"]
@@ -78,7 +87,7 @@ class SimDatabase(MemoryDatabase):
         f.epochs, f.owners, f.stored_generation, f.claims_advanced = tables["fence"]
         self._claims = tables["claims"]
         self.zones.stored = tables["zones"]
-        self.restores += 1
+        self.rest = tables["rest"]
 
 
 class SimOwnerStore(MemoryOwnerStore):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.bugs import BUGS, planted
+from tests.simulation.bugs import planted
+from tests.simulation.counterexamples import BUGS
 from tests.simulation.plan import history
 from tests.simulation.run import run
 
@@ -22,8 +23,9 @@ def test_it_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
             runs += 1
             broken = run(made).violation
             if broken is not None:
+                found = f"seed {made.seed}, history {runs} of those that may show it: {broken}"
                 with capsys.disabled():
-                    print(f"\n{name}: seed {made.seed}, history {runs}: {broken}")  # noqa: T201 - which seed found it is the answer
+                    print(f"\n{name}: {found}")  # noqa: T201 - which seed found it is the answer
                 return
             if runs == RUNS:
                 break

@@ -18,11 +18,13 @@ from uuid import UUID
 
 from tests.simulation.account import DEAD, Account
 from tests.simulation.ending import check_slots
+from tests.simulation.eras import CREATED, Era
 from tests.simulation.happenings import Happenings
 from tests.simulation.kafka import SimBus
 from tests.simulation.kernel import Kernel, Process, SimClock
 from tests.simulation.plan import LENGTH, History
 from tests.simulation.processes import GROUP, LETTERS, PARTITIONS, TOPICS, Scheduler, Worker
+from tests.simulation.requests import REST, rest_document
 from tests.simulation.servers import SimDatabase, SimEtcd
 from tests.simulation.violation import Violation
 from tests.support.clock import START
@@ -37,18 +39,14 @@ from tickrail.core.ids import Epoch, JobId, Partition
 from tickrail.core.plan import first_due
 from tickrail.core.policies import CatchUpOrder
 from tickrail.core.ports import CalendarText
+from tickrail.engine import backfill_requests
 from tickrail.engine import launches as launches_module
-from tickrail.engine.job_rules import JobRules
-from tickrail.engine.jobs import Jobs
-from tickrail.engine.launches import Launches
-from tickrail.engine.pauses import Pauses
 from tickrail.engine.tick import PlanCache
 
-CREATED = START - timedelta(seconds=1)
 RECOVERY = 30.0
 """So long after the repair everything that is due must be launched again, in seconds."""
 DRAIN = 400.0
-REST = {"windows": [{"from": "10:00:12", "to": "10:00:19"}]}
+MENDED_AGAIN = 10.0
 _PLANS = PlanCache()
 
 
@@ -77,12 +75,14 @@ def silence(seed: int) -> Iterator[None]:
                     setattr(module, attribute, silent)
     dice, made = random.getstate(), random.Random(f"{seed}/uuid")
     uuid7 = launches_module.uuid7
-    launches_module.uuid7 = lambda _clock: UUID(int=made.getrandbits(128))
+    for module in (launches_module, backfill_requests):
+        module.uuid7 = lambda _clock: UUID(int=made.getrandbits(128))
     random.seed(f"{seed}/backoff")
     try:
         yield
     finally:
-        launches_module.uuid7 = uuid7
+        for module in (launches_module, backfill_requests):
+            module.uuid7 = uuid7
         random.setstate(dice)
         for module, attribute, value in kept:
             setattr(module, attribute, value)
@@ -104,6 +104,7 @@ class World:
 
     lost_after = timedelta(seconds=15)
     owed_after = timedelta(seconds=8)
+    partitions = PARTITIONS
 
     def __init__(self, history: History, *, trace: bool = False) -> None:
         self.history = history
@@ -123,12 +124,12 @@ class World:
         self.documents = {j["name"]: j for j in history.jobs}
         self.jobs: dict[str, JobId] = {}
         self.api = Process("api", self.db.clock, self.rng("api"))
-        self.client = Launches(self.db.clock)
-        self.pauses = Pauses(JobRules(PARTITIONS))
-        self.editor = Jobs(JobRules(PARTITIONS), self.db.clock)
         self._wakes = 0
+        self._mended_at = 0.0
+        self.deaf_until = 0.0
         self.slow_until = 0.0
-        self.db.calendars[TENANT, "rest"] = CalendarText(1, json.dumps(REST))
+        self.db.calendars[TENANT, "rest"] = CalendarText(1, json.dumps(rest_document(REST)))
+        self.db.rest = REST
         self.db.api.calendar_times["rest"] = (CREATED, CREATED)
         for n, document in enumerate(history.jobs):
             self._make_job(n, document)
@@ -150,7 +151,10 @@ class World:
         self.db.jobs[job] = JobRow(
             job, TENANT, parsed.name, Partition(n % PARTITIONS), plan, {1: definition}, due
         )
-        self.db.api.extra[job] = Extra(CREATED, CREATED)
+        named = parsed.plan.calendars is not None
+        self.db.jobs[job].last_slot_at = CREATED if named else None
+        self.db.api.extra[job] = Extra(CREATED, CREATED, calendars=("rest",) if named else ())
+        self.db.eras[job] = (Era(CREATED, doc["schedule"], REST if named else None),)
         if "backfill" in document:
             back = timedelta(seconds=document["backfill"]["back"])
             b = Backfill(
@@ -218,12 +222,15 @@ class World:
     def _housekeeping(self) -> None:
         self.etcd.settle()
         self.bus.housekeeping()
-        self._notify()
+        self.notify()
         self.kernel.at(self.kernel.now + 0.5, self._housekeeping)
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Schedulers hear of what was committed."""
         if self.db.wakes != self._wakes:
             self._wakes = self.db.wakes
+            if self.kernel.now < self.deaf_until:
+                return
             for one in self.schedulers():
                 self.kernel.at(self.kernel.now + 0.01, one.wake, one)
 
@@ -278,6 +285,8 @@ class World:
             kernel.down[server] = False
         self.db.locked_jobs.clear()
         self.db.suspended.clear()
+        self.db.paused_queues.clear()
+        self.deaf_until = 0.0
         for topic in (*TOPICS, LETTERS):
             self.bus.create(topic, PARTITIONS)
         for one in self.processes.values():
@@ -297,15 +306,20 @@ class World:
                 raise Violation("all is launched again", missing)
             kernel.run(kernel.now + 1.0)
 
-    def _missing(self) -> str:
-        refused = [s for s in self.schedulers() if s.ownership.status().refused]
-        if refused:  # what the operator does
+    def mend(self) -> None:
+        """What the operator does where etcd went back: the command that raises the generation."""
+        if any(s.ownership.status().refused for s in self.schedulers()):
+            self.kernel.say("", "!! the generation is raised")
+            self.kernel.done.append("generation raised")
             self.db.fence.stored_generation += 1
-            for s in refused:
-                s.ownership._takeover.refused = ""
+
+    def _missing(self) -> str:
         owned = Counter(p for s in self.schedulers() if not s.owning.stuck
                         for p in s.ownership.owned())  # fmt: skip
         if len(owned) < PARTITIONS:
+            if self.kernel.now > self._mended_at + MENDED_AGAIN:
+                self._mended_at = self.kernel.now
+                self.mend()
             return f"only {sorted(owned)} have an owner"
         if max(owned.values()) > 1:
             return "a partition has two owners"
@@ -345,7 +359,7 @@ class World:
         """A message that the group's position has not passed."""
         bus = self.bus
         for topic in TOPICS:
-            if bus.births[topic]:
+            if bus.births[topic] or topic in bus.truncated:
                 continue  # who did not notice may be beyond what came meanwhile
             for partition, log in enumerate(bus.logs[topic]):
                 position = bus.position(GROUP, topic, partition) or 0
