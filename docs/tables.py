@@ -1,7 +1,8 @@
 """Writes the tables of the documents from the code: `python docs/tables.py [--check]`.
 
-The settings in README.md, docs/metrics.md, docs/errors.md and docs/states.md are never written by
-hand. With `--check` nothing is written: names the files that differ from the code and exits 1.
+The settings in README.md, docs/metrics.md, docs/errors.md, docs/states.md and docs/failpoints.md
+are never written by hand. With `--check` nothing is written: names the files that differ from the
+code and exits 1.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from tickrail.core import errors
 from tickrail.core.errors import TickrailError
 from tickrail.core.states import MOVES, PHASE, RETRYING, State
+from tickrail.runtime.failpoints import ACTIONS, POINTS
 from tickrail.runtime.metrics import METRICS, PREFIX
 from tickrail.runtime.settings_table import settings_table
 
@@ -82,6 +84,20 @@ def states() -> str:
     )
 
 
+def failpoints() -> str:
+    """The failpoints and what they can do."""
+    return (
+        f"{NOTE}\n\n# Failpoints\n\n"
+        "Places in a running scheduler or worker where a test of faults makes it die, stop or "
+        'wait. Off by default; `TICKRAIL_FAILPOINTS="owner.tick.after=stop@3,etcd.claim.after='
+        'kill"` acts once at each of these points, the third time and the first time that the '
+        "process comes there. A log line `failpoint` says so before it happens.\n\n"
+        + table(["action", "meaning"], [[f"`{a}`", what] for a, what in ACTIONS.items()])
+        + "\n"
+        + table(["point", "where the process is"], [[f"`{p}`", what] for p, what in POINTS.items()])
+    )
+
+
 def readme(text: str) -> str:
     """The README with the settings of the code between its two marks.
 
@@ -102,6 +118,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
         root / "docs/metrics.md": metrics(),
         root / "docs/errors.md": error_table(),
         root / "docs/states.md": states(),
+        root / "docs/failpoints.md": failpoints(),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from tickrail.bus.codec import encode_dead_letter, encode_launch
 from tickrail.bus.config import KafkaSettings
@@ -24,10 +25,11 @@ from tickrail.engine.backfills import Backfills
 from tickrail.engine.deadletters import LetterBox, OwedLetters
 from tickrail.engine.owner import OwnerLoop, OwnerParts
 from tickrail.engine.ownership import Ownership, OwnershipSettings
-from tickrail.engine.reaper import Reaper
+from tickrail.engine.reaper import Reaper, ReaperSettings
 from tickrail.engine.relay import Relay, RelaySettings, Route
 from tickrail.engine.tick import Tick
 from tickrail.engine.zone_data import ZoneData
+from tickrail.runtime.failpoints import Failpoints, Inside, Watched
 from tickrail.runtime.loop import LoopThread
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
@@ -36,6 +38,14 @@ from tickrail.store.installation import Installation, queue_names, read_installa
 from tickrail.store.listen import WakeListener
 from tickrail.store.owner import PostgresOwnerStore
 from tickrail.store.session import DatabaseSettings
+
+OWNER_POINTS = Watched(
+    inside={
+        "tick": Inside("owner.tick.locked", 2, "plan"),
+        "reap": Inside("owner.reap.locked", 2),
+    }
+)
+RELAY_POINTS = Watched(result={"poll": "relay.report.after"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     Raises:
         UnavailableError, BusError: a server does not answer.
         SetupError: the installation is not as this process needs it.
+        SettingsError: there is no such failpoint.
     """
+    failpoints = Failpoints.parse(settings.failpoints)
     database = database_settings(settings)
     installation = read_installation(
         database, partitions=settings.partitions, role="tickrail_engine"
@@ -82,7 +94,12 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         settings.topic_prefix, queue_names(database), installation.kafka_partitions
     )
 
-    store = PostgresOwnerStore(database, history_days=settings.history_days)
+    postgres = PostgresOwnerStore(
+        database,
+        history_days=settings.history_days,
+        written=lambda what: failpoints.hit(f"owner.{what}.written"),
+    )
+    store = failpoints.watch(postgres, "owner", OWNER_POINTS)
     fence = PostgresFenceStore(database)
     publisher = KafkaPublisher(kafka, clock, "relay")
     ownership = Ownership(
@@ -93,8 +110,8 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
             renew_every=settings.renew_every,
             margin=settings.lease_margin,
         ),
-        coordinator,
-        fence,
+        failpoints.watch(coordinator, "etcd"),
+        failpoints.watch(fence, "fence"),
         clock,
         healthy=lambda: owner_loop.trouble(clock.monotonic()) is None,
         wake=lambda: ownership_loop.wake(),  # noqa: PLW0108 - it is made below
@@ -108,11 +125,16 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         return Route(launch_topic(kafka.topic_prefix, p.queue, PRIORITIES[p.priority]), partition)
 
     relay = Relay(
-        store, publisher, route, encode_launch, clock, metrics,
+        store,
+        failpoints.watch(publisher, "relay", RELAY_POINTS),
+        route,
+        encode_launch,
+        clock,
+        metrics,
         RelaySettings(installation.partitions, settings.relay_outstanding),
-    )  # fmt: skip
+    )
     box = LetterBox(
-        KafkaPublisher(kafka, clock, "dead letters"),
+        failpoints.watch(KafkaPublisher(kafka, clock, "dead letters"), "letters"),
         lambda queue: dlq_topic(kafka.topic_prefix, queue),
         encode_dead_letter,
         metrics,
@@ -120,9 +142,11 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     parts = OwnerParts(
         Tick(store, metrics),
         relay,
-        Reaper(store, clock, metrics),
+        Reaper(
+            store, clock, metrics, ReaperSettings(lost_after=timedelta(seconds=settings.lost_after))
+        ),
         OwedLetters(store, box),
-        ZoneData(store.zone_data, metrics),
+        ZoneData(postgres.zone_data, metrics),
         Backfills(store, metrics),
     )
     owner = OwnerLoop(ownership, store, parts, clock, metrics)
@@ -144,6 +168,6 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     )
     coordinator.watch(ownership_loop.wake)
     return Parts(
-        ownership, owner, owner_loop, loops, publisher, coordinator, store, fence, listener,
+        ownership, owner, owner_loop, loops, publisher, coordinator, postgres, fence, listener,
         installation,
     )  # fmt: skip

@@ -32,6 +32,7 @@ from tickrail.executors.command import CommandExecutor, CommandSettings
 from tickrail.executors.egress import EgressGuard, EgressPolicy
 from tickrail.executors.noop import NoopExecutor
 from tickrail.executors.webhook import WebhookExecutor
+from tickrail.runtime.failpoints import Failpoints, Inside, Watched
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.installation import Installation, read_installation
@@ -41,6 +42,7 @@ from tickrail.store.worker import PostgresWorkerStore
 WEIGHTS = {"high": 6, "normal": 3, "low": 1}
 RETRY_WEIGHT = 2
 _REPORT_WAIT = 5.0
+EXECUTOR_POINTS = Watched(inside={"start": Inside("executor.effect.after", 1)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     Raises:
         UnavailableError, BusError: a server does not answer.
         SetupError: the installation is not as this process needs it.
+        SettingsError: there is no such failpoint.
     """
+    failpoints = Failpoints.parse(settings.failpoints)
     database = DatabaseSettings(
         settings.database_url, name=settings.name, prepare=settings.prepare_statements
     )
@@ -90,10 +94,12 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     check_broker(kafka)
     Topics(kafka).ensure_queues(prefix, queues, installation.kafka_partitions)
 
-    store = PostgresWorkerStore(database)
+    postgres = PostgresWorkerStore(database)
+    store = failpoints.watch(postgres, "worker")
     consumer = LaunchConsumer(kafka, clock, settings.name)
     buried, dead = KafkaPublisher(kafka, clock, "undecodable"), KafkaPublisher(kafka, clock, "dead")
-    box = LetterBox(dead, lambda queue: dlq_topic(prefix, queue), encode_dead_letter, metrics)
+    letters = failpoints.watch(dead, "letters")
+    box = LetterBox(letters, lambda queue: dlq_topic(prefix, queue), encode_dead_letter, metrics)
 
     def post(owed: Sequence[OwedLetter]) -> Sequence[tuple[LaunchId, datetime, int]]:
         return box.post(owed, _REPORT_WAIT)
@@ -103,7 +109,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     weights |= {launch_topic(prefix, q, p): WEIGHTS[p] for q in queues for p in PRIORITIES}
     runs = Runs(
         store,
-        executors(settings, clock),
+        [failpoints.watch(e, "executor", EXECUTOR_POINTS) for e in executors(settings, clock)],
         clock,
         metrics,
         RunsSettings(),
@@ -111,7 +117,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         letters=post,
     )
     intake = Intake(
-        consumer,
+        failpoints.watch(consumer, "consumer"),
         store,
         runs,
         clock,

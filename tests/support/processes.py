@@ -49,12 +49,17 @@ class Service:
     _begun: int = 0
     """Where in the log the lines of this process begin."""
 
-    def start(self) -> None:
+    def start(self, failpoints: str = "") -> None:
+        """Start it; with failpoints for this process only."""
         with self.log.open("ab") as log:
             self._begun = log.tell()
             self.process = subprocess.Popen(
                 [str(Path(sys.executable).with_name("tickrail")), self.kind],
-                env={**self.environment, "TICKRAIL_NAME": self.name},
+                env={
+                    **self.environment,
+                    "TICKRAIL_NAME": self.name,
+                    **({"TICKRAIL_FAILPOINTS": failpoints} if failpoints else {}),
+                },
                 stdout=log,
                 stderr=log,
             )
@@ -165,11 +170,18 @@ class Service:
         whole = text[: text.rfind("\n") + 1]  # the last line may be in the middle of its writing
         return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
-    def said(self, event: str, **fields: object) -> bool:
-        """Whether its log holds a line of this event with these fields."""
-        return any(
-            line.get("event") == event and fields.items() <= line.items() for line in self.lines()
-        )
+    def said(self, event: str, **fields: object) -> list[dict[str, Any]]:
+        """The lines of this event with these fields that the process that runs now has logged."""
+        return [
+            line
+            for line in self.lines_since(self._begun)
+            if line.get("event") == event and fields.items() <= line.items()
+        ]
+
+    def reached(self, point: str) -> datetime | None:
+        """When the process that runs now (or ran last) came to this failpoint and acted on it."""
+        lines = self.said("failpoint", point=point)
+        return datetime.fromisoformat(lines[-1]["time"]) if lines else None
 
 
 @dataclass
@@ -190,11 +202,13 @@ class Installation:
         with psycopg.connect(self.admin, connect_timeout=5, autocommit=True) as conn:
             return conn.execute(sql, values).fetchall()
 
-    def add_jobs(self, count: int, document: Mapping[str, Any]) -> list[JobId]:
-        """Jobs of one tenant, straight into the tables; `{n}` in the name is its number."""
+    def add_jobs(
+        self, count: int, document: Mapping[str, Any], ids: Sequence[JobId] | None = None
+    ) -> list[JobId]:
+        """Jobs of one tenant, straight into the tables, with these ids or new ones."""
         now = CLOCK.now()
         tenant = uuid7(CLOCK)
-        ids = [JobId(uuid7(CLOCK)) for _ in range(count)]
+        ids = list(ids or [JobId(uuid7(CLOCK)) for _ in range(count)])
         with psycopg.connect(self.admin) as conn:
             conn.execute("insert into tenants (id, name) values (%s, %s)", [tenant, tenant.hex])
             for n, job in enumerate(ids):

@@ -168,11 +168,26 @@ class Settings(BaseModel):
     renew_every: Seconds = Field(
         default=3.0, gt=0, description="Time between two renewals of the lease."
     )
+    member_weight: float = Field(
+        default=1.0,
+        ge=0,
+        le=100,
+        examples=["2"],
+        description="A scheduler's share of the partitions against the others'; 0 owns none.",
+    )
     relay_outstanding: int = Field(
         default=1000,
         ge=1,
         le=100_000,
         description="Launches of one class of a queue that may wait in Kafka, over all schedulers.",
+    )
+
+    lost_after: Seconds = Field(
+        default=300.0,
+        ge=1,
+        le=86400,
+        description="How long a launch may wait in Kafka before its message is held for lost and"
+        " published again; doubled at each further publication, up to an hour.",
     )
 
     # Workers
@@ -216,6 +231,13 @@ class Settings(BaseModel):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least important lines that are written."
+    )
+
+    failpoints: Names = Field(
+        default=(),
+        examples=["owner.tick.after=stop@3"],
+        description="For tests of faults: places where a scheduler or a worker is to die, stop or"
+        " wait, see docs/failpoints.md.",
     )
 
     # The command line

@@ -60,13 +60,22 @@ def owner_settings(settings: DatabaseSettings) -> DatabaseSettings:
 class PostgresOwnerStore:
     """What the owner of partitions does in the database."""
 
-    def __init__(self, settings: DatabaseSettings, *, history_days: int = 30) -> None:
+    def __init__(
+        self,
+        settings: DatabaseSettings,
+        *,
+        history_days: int = 30,
+        written: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """A store that opens its connection at first use.
 
         Args:
             settings: the engine role's.
             history_days: how far back a slot may lie and still be recorded.
+            written: called in the transaction of `tick` and `mark_queued`, with this name, when
+                everything is written and nothing is committed.
         """
+        self._written = written
         self._session = Session(owner_settings(settings))
         self.zone_data = PostgresZoneData(self._session)
         self._history = timedelta(days=history_days)
@@ -99,6 +108,7 @@ class PostgresOwnerStore:
                 result = self._plan_and_write(cursor, owned, jobs, planner, now)
                 full = result.full or len(jobs) >= limit
                 following = now if full else _next_due(cursor, partitions)
+                self._written("tick")
         except pg.CheckViolation as e:
             raise self._days.missing(e) from e
         self._days.commit()
@@ -305,7 +315,9 @@ class PostgresOwnerStore:
                     **extra,
                 },
             )
-            return Marked(cursor.rowcount, fence)
+            marked = cursor.rowcount
+            self._written(statement)
+            return Marked(marked, fence)
 
     # --- housekeeping ---------------------------------------------------------------------------
 
