@@ -59,12 +59,7 @@ class EtcdCluster:
         ]
         self._frozen: set[int] = set()
         try:
-            for server in self.servers:
-                server.start(wait=False)
-            for server in self.servers:
-                server.wait()
-            until(lambda: all(self._status(i) for i in range(members)), 30)
-            self.leader()
+            self.start_all()
         except BaseException:
             self.close()
             raise
@@ -108,6 +103,31 @@ class EtcdCluster:
     def start(self, i: int) -> None:
         """Start a killed member on the data it had; returns when it listens."""
         self.servers[i].start()
+
+    def kill_all(self) -> None:
+        """kill -9 for each."""
+        for i in range(len(self.servers)):
+            self.kill(i)
+
+    def start_all(self) -> None:
+        """Start all, none of which runs; returns when they have elected a leader."""
+        for server in self.servers:
+            server.start(wait=False)
+        for server in self.servers:
+            server.wait()
+        until(lambda: len(self.agreeing()) == len(self.servers), 60, 0.02)
+
+    def copy_data(self, folder: Path) -> None:
+        """Keep what the members hold, all of which are killed."""
+        for server in self.servers:
+            shutil.copytree(server.folder / "data", folder / server.folder.name)
+
+    def replace_data(self, folder: Path | None) -> None:
+        """Give the members, all of which are killed, what was copied there; None: nothing."""
+        for server in self.servers:
+            shutil.rmtree(server.folder / "data")
+            if folder is not None:
+                shutil.copytree(folder / server.folder.name, server.folder / "data")
 
     def freeze(self, i: int) -> None:
         """SIGSTOP: connections stay open, nothing is answered."""
