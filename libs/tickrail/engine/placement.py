@@ -7,6 +7,8 @@
 - A drained member counts with weight 0: it takes nothing, and when the members have been quiet it
   hands over all it has at once, as one that stops does. When no member that may take anything is
   left, drains are ignored: an unowned partition is worse than one in the wrong place.
+- A process that is no member though it owns something (its PostgreSQL is away, its clock wrong)
+  does no work: it hands over all at once, too, when the others have been quiet.
 """
 
 from __future__ import annotations
@@ -147,7 +149,7 @@ def place(
         waits.append(quiet_in)
     elif others:
         room = max(0, rules.at_once - moving)
-        hand_over = sorted(others)[: len(others) if seen.members.get(me) == 0 else room]
+        hand_over = sorted(others)[: room if seen.members.get(me) else len(others)]
     return Placement(
         claim=tuple(claim),
         stand_in=frozenset(stand_in),

@@ -19,9 +19,6 @@ from tickrail.store.session import Cursor, DatabaseSettings, Session
 CLAIMS_STEP = 1_000_000
 _CLAIMS_PER_SECOND = 64_000
 _CLAIMS_LOCK = 7_241_001
-_TIMEOUT = 3.0
-"""Seconds for a statement here: a thread that waits for longer would keep the member key of a
-process whose PostgreSQL is away."""
 
 
 def hold_fence(
@@ -67,8 +64,10 @@ class PostgresFenceStore:
     """The port `FenceStore` on PostgreSQL; safe to use from several threads."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
+        # A thread that waits here for long would keep the member key, and then the partitions, of a
+        # process whose PostgreSQL is away.
         self._session = Session(
-            replace(settings, statement_timeout=_TIMEOUT, idle_timeout=_TIMEOUT),
+            replace(settings, statement_timeout=2.5, idle_timeout=2.5, connect_within=2),
             on_open=self._look_at_standby,
         )
         self.synchronous_standby = False

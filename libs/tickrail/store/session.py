@@ -44,6 +44,7 @@ class DatabaseSettings:
         idle_timeout: seconds after which the server ends an idle transaction: what bounds how long
             a paused owner can stand in a takeover's way.
         prepare: whether to prepare statements on the server; off behind a transaction pooler.
+        connect_within: seconds that a connection may take to each server of the URL, at least 2.
     """
 
     url: str
@@ -51,6 +52,7 @@ class DatabaseSettings:
     statement_timeout: float = 30.0
     idle_timeout: float = 30.0
     prepare: bool = True
+    connect_within: int = 5
 
     @property
     def answer_within(self) -> float:
@@ -123,7 +125,7 @@ def connect(settings: DatabaseSettings, *, autocommit: bool = False) -> Connecti
             autocommit=autocommit,
             application_name=settings.name,
             options=options,
-            connect_timeout=5,
+            connect_timeout=settings.connect_within,
             keepalives=1,
             keepalives_idle=5,
             keepalives_interval=2,

@@ -86,6 +86,13 @@ def test_a_drained_member_gives_everything_at_once() -> None:
     assert decide(replace(seen, members_since=98.5), held=ALL).hand_over == ()
 
 
+def test_one_that_is_no_member_gives_everything_at_once_when_the_others_are_quiet() -> None:
+    """Its PostgreSQL is away or its clock wrong: what it holds stands still."""
+    others = {"b": 1.0, "c": 1.0}
+    assert decide(Seen(others, 97.9), held=ALL).hand_over == tuple(ALL)
+    assert decide(Seen(others, 98.1), held=ALL).hand_over == ()
+
+
 def test_a_drained_member_takes_nothing_however_long_it_is_free() -> None:
     seen = Seen({"a": 0.0, "b": 1.0}, 0, dict.fromkeys(ALL, 0.0))
     todo = decide(seen, now=1e6)
