@@ -15,12 +15,14 @@ from starlette.responses import Response
 from tickrail.core.clock import Clock
 from tickrail.core.errors import Problem, TickrailError
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_ownership import Directory
 from tickrail.core.targets import Webhook
 from tickrail.engine.backfill_requests import BackfillRequests
 from tickrail.engine.calendars import CalendarRules, Calendars
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
+from tickrail.engine.members import MemberDirectory
 from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
 from tickrail.executors.egress import EgressPolicy, check_url
@@ -88,8 +90,16 @@ class PathTable:
         return sorted(table, key=lambda row: row[1].count("{"))
 
 
-def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI:
+def create_app(
+    settings: ApiSettings, clock: Clock, metrics: Metrics, directory: Directory | None = None
+) -> FastAPI:
     """The API; its connections open when they are needed.
+
+    Args:
+        settings: what it needs to know.
+        clock: the clock.
+        metrics: counts what is answered.
+        directory: etcd, for `/v1/system`; without it these routes answer 503.
 
     Close it by `app.state.parts.database.close()`.
     """
@@ -116,6 +126,7 @@ def create_app(settings: ApiSettings, clock: Clock, metrics: Metrics) -> FastAPI
         runner=OperationRunner(PostgresOperationQueue(database), operations),
         launches=Launches(clock),
         calendars=Calendars(CalendarRules(settings.history, read_icalendar), clock),
+        members=MemberDirectory(directory),
     )
     app.state.routes = []
     for router in routers():

@@ -26,6 +26,7 @@ from tickrail.engine.calendars import Calendars
 from tickrail.engine.job_rules import Precondition
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
+from tickrail.engine.members import MemberDirectory
 from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
 from tickrail.formats import decode_icalendar
@@ -55,6 +56,7 @@ class Parts:
     runner: OperationRunner
     launches: Launches
     calendars: Calendars
+    members: MemberDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,3 +278,4 @@ Runs = Annotated[Call, Depends(needs("run"))]
 Writes = Annotated[Call, Depends(needs("write"))]
 Administers = Annotated[Call, Depends(needs("admin"))]
 Operates = Annotated[Call, Depends(needs("read", operator=True))]
+ChangesInstallation = Annotated[Call, Depends(needs("admin", operator=True))]

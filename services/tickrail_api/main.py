@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
+from math import nan
 
 import structlog
 import uvicorn
 
+from tickrail.coord.coordinator import EtcdCoordinator
+from tickrail.coord.settings import EtcdSettings
 from tickrail.core.clock import Clock, SystemClock
 from tickrail.core.errors import SettingsError
+from tickrail.engine.members import Census
 from tickrail.executors.egress import EgressPolicy
 from tickrail.runtime import service
 from tickrail.runtime.http import StatusServer, listen_error
@@ -46,6 +50,8 @@ class Api:
         self._metrics = PrometheusMetrics()
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="api")
         self._database: ApiDatabase | None = None
+        self._coordinator: EtcdCoordinator | None = None
+        self._census: Census | None = None
         self._thread: threading.Thread | None = None
         self._operations: LoopThread | None = None
         self._status = StatusServer(
@@ -53,7 +59,7 @@ class Api:
             settings.status_port,
             health=self.health,
             ready=self.missing,
-            metrics=self._metrics,
+            metrics=self,
         )
         self._status.start()
         listener: socket.socket | None = None
@@ -65,6 +71,9 @@ class Api:
             installation = read_installation(
                 database, partitions=settings.partitions, role="tickrail_api"
             )
+            # Connects when it is asked for the first time; nothing but /v1/system needs it.
+            self._coordinator = EtcdCoordinator(EtcdSettings(**settings.group("etcd")))
+            self._census = Census(self._coordinator, installation.partitions, clock)
             app = create_app(
                 ApiSettings(
                     database=database,
@@ -75,6 +84,7 @@ class Api:
                 ),
                 clock,
                 self._metrics,
+                self._coordinator,
             )
         except BaseException:
             if listener is not None:
@@ -129,6 +139,16 @@ class Api:
             return {"start": "the database is being looked at"}
         return self._database.trouble()
 
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """/metrics, with what no scheduler tells when there is none."""
+        if self._census is not None:
+            counts = self._census.read()
+            gauge = self._metrics.gauge
+            gauge("server_up", counts is not None, server="etcd")
+            gauge("partitions_unowned", nan if counts is None else counts.unowned)
+            gauge("members", nan if counts is None else counts.members)
+        return self._metrics.render(accept)
+
     def failed(self) -> str | None:
         """Why this process should be started anew."""
         ended = self._thread is not None and not self._thread.is_alive()
@@ -144,6 +164,8 @@ class Api:
             self._operations.stop(_FINISH_WITHIN)
         if self._database is not None:
             self._database.close()
+        if self._coordinator is not None:
+            self._coordinator.close()
         self._status.stop()
 
 

@@ -14,10 +14,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 COMMON = ("name", "status", "log")
 FLAGS: dict[str, tuple[str, ...]] = {
-    "api": ("database", "prepare", "partitions", "api_host", "api_port", "egress", "topic_prefix"),
+    "api": (
+        *("database", "prepare", "partitions", "api_host", "api_port", "egress", "topic_prefix"),
+        "etcd",
+    ),
     "scheduler": (
         *("database", "prepare", "partitions", "history", "etcd", "kafka", "topic_prefix"),
-        *("lease", "renew", "relay", "drain"),
+        *("lease", "renew", "member", "relay", "drain"),
     ),
     "worker": (
         *("database", "prepare", "partitions", "kafka", "topic_prefix"),

@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "calendars": ("tickrail_cli.calendars:calendars", "Use", "Times that jobs leave out."),
     "preview": ("tickrail_cli.preview:preview", "Use", "Show the next runs of a schedule."),
     "import": ("tickrail_cli.import_crontab:import_group", "Use", "Make jobs of a crontab."),
-    "system": ("tickrail_cli.system:system", "Use", "Look at partitions and their owners."),
+    "system": ("tickrail_cli.system:system", "Use", "Look at members and partitions; drain."),
     "completion": ("tickrail_cli.system:completion", "Use", "Print a shell's completion script."),
 }
 """Name -> where it is, its section in the help, what it does."""

@@ -1,4 +1,4 @@
-"""`tickrail system` and `tickrail completion`."""
+"""`tickrail system` (its members and drains in members.py) and `tickrail completion`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,9 @@ from click.shell_completion import get_completion_class
 
 from tickrail_cli.config import settings_options
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
+from tickrail_cli.members import drain, members, partitions, undrain
 from tickrail_cli.output import Column
 
-PARTITIONS = (
-    Column("partition", "partition"),
-    Column("owner", "owner"),
-    Column("epoch", "epoch"),
-    Column("taken", "taken_at", "time"),
-    Column("zone data", "tzdata"),
-)
 MOVES = (
     Column("changed", "changed_at", "time"),
     Column("tenant", "tenant"),
@@ -37,13 +31,8 @@ def system() -> None:
     """Look at the installation (with an operator's key)."""
 
 
-@system.command()
-@shared_options
-@pass_session
-def partitions(session: Context, /) -> None:
-    """Show who owns which partition."""
-    found = session.client().pages("/v1/system/partitions")
-    session.echo_items(found, PARTITIONS, empty="No partitions.")
+for _command in (members, partitions, drain, undrain):
+    system.add_command(_command)
 
 
 @system.command()

@@ -109,6 +109,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
             ttl=settings.lease_ttl,
             renew_every=settings.renew_every,
             margin=settings.lease_margin,
+            weight=settings.member_weight,
         ),
         failpoints.watch(coordinator, "etcd"),
         failpoints.watch(fence, "fence"),

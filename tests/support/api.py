@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from starlette.types import ASGIApp
 from tests.support.database import PARTITIONS, Database
+from tests.support.memory_coord import MemoryCoordinator, MemoryEtcd
 
 from tickrail.core.clock import Clock, SystemClock
 from tickrail.executors.egress import EgressPolicy
@@ -151,7 +152,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class World:
-    """An API with two tenants, `acme` and `beta`, whose keys have every scope."""
+    """An API with two tenants, `acme` and `beta`, whose keys have every scope; etcd in memory."""
 
     app: FastAPI
     client: httpx.Client
@@ -161,6 +162,7 @@ class World:
     beta: Caller
     operator: Caller
     keys: Mapping[str, Bootstrapped]
+    etcd: MemoryEtcd
 
     def caller(self, token: str, tenant: str = "") -> Caller:
         """A caller with another key."""
@@ -212,6 +214,7 @@ def api_world(
     database: Database, *, clock: Clock | None = None, **settings: Any
 ) -> Iterator[World]:
     """The API on a database."""
+    etcd = MemoryEtcd(clock or SystemClock())
     app = create_app(
         ApiSettings(
             DatabaseSettings(database.api_url),
@@ -222,6 +225,7 @@ def api_world(
         ),
         clock or SystemClock(),
         PrometheusMetrics(),
+        MemoryCoordinator(etcd),
     )
     # The document is the same for every application and takes half a second to make.
     if not _made:
@@ -235,7 +239,7 @@ def api_world(
             acme, beta, operator = (
                 Caller(client, answers, keys[n].token) for n in ("acme", "beta", "operator")
             )
-            yield World(app, client, database, answers, acme, beta, operator, keys)
+            yield World(app, client, database, answers, acme, beta, operator, keys, etcd)
     finally:
         app.state.parts.database.close()
 

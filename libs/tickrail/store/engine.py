@@ -59,7 +59,7 @@ def make_engine(settings: DatabaseSettings, *, pool_size: int = 16) -> Engine:
             settings.url,
             application_name=settings.name,
             options=options,
-            connect_timeout=5,
+            connect_timeout=settings.connect_within,
             keepalives_idle=5,
             keepalives_interval=2,
             keepalives_count=3,
@@ -169,6 +169,12 @@ def list_partitions(tx: BaseTransaction, after: int, limit: int) -> Sequence[Map
         select(partitions).where(p.partition > after).order_by(p.partition).limit(limit)
     )
     return [_plain(r) for r in rows.mappings()]
+
+
+def read_generation(tx: BaseTransaction) -> int:
+    """The installation's generation."""
+    found: int = tx.execute(select(installation.c.generation)).scalar_one()
+    return found
 
 
 def _plain(row: RowMapping) -> Mapping[str, Any]:

@@ -172,7 +172,7 @@ audit_log = Table(
     "audit_log",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id")),
     Column("at", INSTANT, nullable=False, server_default=text("now()")),
     Column("actor", Text, nullable=False),
     Column("action", Text, nullable=False),

@@ -1,4 +1,4 @@
-"""/v1/queues and /v1/system/partitions: what belongs to the installation."""
+"""/v1/queues: what belongs to the installation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from tickrail.store.engine import list_partitions, list_queues
-from tickrail_api.call import Answer, Operates, Reads
+from tickrail.store.engine import list_queues
+from tickrail_api.call import Answer, Reads
 from tickrail_api.openapi import answers, page
-from tickrail_api.paging import PageParameters, listed, name_after, number_after
-from tickrail_api.schemas.other import PARTITION, QUEUE, PartitionPage, QueuePage
+from tickrail_api.paging import PageParameters, listed, name_after
+from tickrail_api.schemas.other import QUEUE, QueuePage
 from tickrail_api.views import named_row
 
 router = APIRouter(tags=["installation"])
@@ -25,15 +25,4 @@ def queues(call: Reads, query: Annotated[PageParameters, Query()]) -> Response:
         rows = list_queues(tx, after, query.limit + 1)
     items = rows[: query.limit]
     more = query.next(["queues"], [items[-1]["name"]]) if len(rows) > query.limit else None
-    return Answer(listed([named_row(r) for r in items], more)).response()
-
-
-@router.get("/v1/system/partitions", responses=answers(PartitionPage, page(PARTITION)))
-def partitions(call: Operates, query: Annotated[PageParameters, Query()]) -> Response:
-    """Who took each partition last, and its epoch. For operators' keys; scope: read."""
-    after = number_after(query, ["partitions"], -1)
-    with call.parts.database.installation() as tx:
-        rows = list_partitions(tx, after, query.limit + 1)
-    items = rows[: query.limit]
-    more = query.next(["partitions"], [items[-1]["partition"]]) if len(rows) > query.limit else None
     return Answer(listed([named_row(r) for r in items], more)).response()

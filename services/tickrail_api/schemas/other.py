@@ -74,23 +74,6 @@ class QueuePage(Document):
     next_cursor: str | None
 
 
-class Partition(Document):
-    """A partition, its epoch and the scheduler that took it last."""
-
-    partition: int
-    epoch: int
-    owner: str
-    taken_at: Instant | None
-    tzdata: str = Field(description="The zone data by which its next runs were computed.")
-
-
-class PartitionPage(Document):
-    """A page of partitions."""
-
-    items: list[Partition]
-    next_cursor: str | None
-
-
 class ZoneChange(Document):
     """A next run that newer zone data moved; `next_run_at.after` null: no run was left."""
 
@@ -139,13 +122,6 @@ QUEUE = {
     "kinds": ["kafka", "task", "webhook"],
     "paused": False,
     "created_at": "2026-03-01T12:00:00Z",
-}
-PARTITION = {
-    "partition": 0,
-    "epoch": 41,
-    "owner": "scheduler-1",
-    "taken_at": INSTANT,
-    "tzdata": "2026c",
 }
 ZONE_DATA = {
     "version": "2026c",

@@ -59,7 +59,7 @@ def test_every_route_that_takes_an_id_is_tried_here(world: World) -> None:
         (verb.upper(), path)
         for path, operations in world.answers.document["paths"].items()
         for verb in operations
-        if "{" in path
+        if "{" in path and not path.startswith("/v1/system/")
     }
     assert named == served
 
@@ -282,7 +282,7 @@ def test_a_tenants_key_names_no_tenant_and_sees_no_system(world: World) -> None:
         "update partitions set epoch = 7, owner = 's-1', taken_at = now() where partition = 2"
     )
     assert [
-        (p["partition"], p["owner"])
+        (p["partition"], p["taken_by"])
         for p in world.operator.get("/v1/system/partitions")["items"]
         if p["epoch"] == 7
     ] == [(2, "s-1")]

@@ -1,0 +1,108 @@
+"""Documents of members and partitions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tickrail_api.schemas.base import INSTANT, Document, Duration, Instant
+
+
+class Owner(Document):
+    """The member that holds a partition's owner key."""
+
+    name: str
+    identity: str = Field(description="The name and a random part, never used twice.")
+
+
+class Partition(Document):
+    """A partition, its owner, and its epoch as PostgreSQL and etcd have it."""
+
+    partition: int
+    state: Literal["owned", "moving", "unowned", "fence_behind", "fence_ahead"] = Field(
+        description="`moving`: another member should have it and gets it when the members are"
+        " quiet. `fence_behind`: the owner's epoch is not stored yet, or was lost. `fence_ahead`:"
+        " a higher epoch is stored, so etcd lost history."
+    )
+    owner: Owner | None = Field(description="By etcd; null: nobody.")
+    epoch: int = Field(description="As stored in PostgreSQL; writes of a lower one are refused.")
+    claimed_epoch: int | None = Field(description="As etcd has it: that of the owner key.")
+    lease_remaining: Duration | None = Field(description="Until the owner's lease ends.")
+    taken_by: str = Field(description="The identity that stored the epoch; empty: nobody ever.")
+    taken_at: Instant | None
+    tzdata: str = Field(description="The zone data by which its next runs were computed.")
+
+
+class PartitionPage(Document):
+    """A page of partitions."""
+
+    items: list[Partition]
+    next_cursor: str | None
+
+
+class Drain(Document):
+    """Since when and by whom a member is drained."""
+
+    since: Instant | None
+    by: str
+
+
+class Member(Document):
+    """A scheduler; or a name that is drained and of which none is present."""
+
+    name: str
+    identity: str | None = Field(description="Name and incarnation; null: none is present.")
+    state: Literal["active", "draining", "drained", "absent"] = Field(
+        description="`draining`: drained, and still owns partitions; `drained`: owns none;"
+        " `absent`: drained and not present."
+    )
+    weight: float | None = Field(description="Its share against the others'; 0 owns none.")
+    partitions: int = Field(description="How many it owns.")
+    since: Instant | None = Field(description="When it became a member, by its own clock.")
+    lease_remaining: Duration | None = Field(description="Until its lease ends unless renewed.")
+    drain: Drain | None
+
+
+class MemberPage(Document):
+    """All members."""
+
+    items: list[Member]
+    next_cursor: str | None
+    drains_ignored: bool = Field(
+        description="Whether drains have no effect, since every member that may own partitions is"
+        " drained: an unowned partition is worse."
+    )
+
+
+class Drained(Document):
+    """A drain that was asked for, and the members of the name as they then are."""
+
+    name: str
+    drains_ignored: bool
+    items: list[Member]
+
+
+PARTITION = {
+    "partition": 0,
+    "state": "owned",
+    "owner": {"name": "scheduler-1", "identity": "scheduler-1-5f1c9a02"},
+    "epoch": 41,
+    "claimed_epoch": 41,
+    "lease_remaining": "8s",
+    "taken_by": "scheduler-1-5f1c9a02",
+    "taken_at": INSTANT,
+    "tzdata": "2026c",
+}
+MEMBER = {
+    "name": "scheduler-1",
+    "identity": "scheduler-1-5f1c9a02",
+    "state": "draining",
+    "weight": 1.0,
+    "partitions": 32,
+    "since": INSTANT,
+    "lease_remaining": "8s",
+    "drain": {"since": INSTANT, "by": "key:45s3mqrpn44coxpe"},
+}
+MEMBERS = {"items": [MEMBER], "next_cursor": None, "drains_ignored": False}
+DRAINED = {"name": "scheduler-1", "drains_ignored": False, "items": [MEMBER]}
