@@ -7,10 +7,10 @@ SEEDS   ?= 10000
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-oracle simulate lint load load-planner mutate clean
+.PHONY: help up down test test-oracle simulate lint load load-planner failover-report mutate clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "ARGS='...' is handed on: make up ARGS='--workers 4', make test ARGS='tests/unit -x'."
 
@@ -37,6 +37,9 @@ load: $(VENV)/.dev ## the load test of the whole path; ARGS='steady --rate 578.7
 
 load-planner: $(VENV)/.dev ## what planning costs, beside croniter and among many jobs
 	@$(BIN)/python loadtest/planner.py $(ARGS)
+
+failover-report: $(VENV)/.dev ## faults under load, 50 of each kind, 80 minutes: docs/failover.md; goes on where it was ended
+	@$(BIN)/python -m loadtest.failover --page docs $(ARGS)
 
 mutate: $(VENV)/.mutate ## mutation testing of what decides about time; ARGS='cron --show', schedule, plan
 	@$(BIN)/python -m tests.oracle.mutate $(if $(ARGS),$(ARGS),plan)
