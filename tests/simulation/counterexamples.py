@@ -18,7 +18,7 @@ from tests.support import memory_coord, memory_store, memory_tables, memory_work
 
 from tickrail.bus.codec import decode_launch
 from tickrail.core.states import State
-from tickrail.engine import calendars, jobs, launches, reaper
+from tickrail.engine import calendars, jobs, launches, placement, reaper
 
 __all__ = ["BUGS"]
 
@@ -191,6 +191,13 @@ def _only_notifications_wake(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(processes.Scheduler, "wake", wake)
     patch.setattr(memory_store.MemoryOwnerStore, "backlog", backlog)
+
+
+@bug(happens("crash", process="s"))
+def _free_ones_are_left(patch: pytest.MonkeyPatch) -> None:
+    """A free partition is left to the member that had it for twice the lease."""
+    right = placement.ranking
+    patch.setattr(placement, "ranking", lambda members, p: ["who had it", *right(members, p)])
 
 
 @bug()

@@ -30,12 +30,12 @@ class Effects:
     def begins(self, process: Process, run: Run, *, excused: bool) -> bool:
         """A run begins; whether another of its launch still goes on.
 
-        That may be where a worker was out of touch for some time, so that its claim ran out.
+        That may be where a worker stood still for some time, so that its claim ran out.
         """
         now = self._kernel.now
         others = [g for g in self._going.get(run.launch_id, []) if g.process.alive]
         for other in others:
-            if not excused and other.process.disturbed_until < other.began:
+            if not excused and other.process.frozen_until < other.began:
                 raise Violation(
                     "no launch runs twice at once",
                     f"attempt {other.run.attempt} still runs at {other.process.name},"

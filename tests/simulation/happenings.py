@@ -11,6 +11,8 @@ from tests.simulation.plan import LENGTH, Event
 from tests.simulation.processes import PARTITIONS, TOPICS
 from tests.simulation.requests import Requests
 
+from tickrail.core.ports_ownership import Drain
+
 
 class Happenings(Requests):
     """The events of a history."""
@@ -64,6 +66,7 @@ class Happenings(Requests):
         self.kernel.kill(self._life(process))
 
     def freeze(self, process: str, seconds: float) -> None:
+        seconds = self.kernel.at_most(seconds)
         self._life(process).frozen_until = self.kernel.now + seconds
         self.kernel.disturb(self._life(process), seconds)
 
@@ -105,6 +108,18 @@ class Happenings(Requests):
         self.kernel.troubled = True
         self.kernel.disturb(self._life(process), seconds)
         self._life(process).cut_until[server] = self.kernel.now + seconds
+
+    def drain(self, process: str, seconds: float) -> None:
+        """The operator drains a member for some time."""
+        etcd, now = self.world.etcd, self.world.db.clock.now()
+        etcd.drains[process] = Drain(process, now, "the operator")
+        etcd.changed()
+
+        def undrain() -> None:
+            etcd.drains.pop(process, None)
+            etcd.changed()
+
+        self.kernel.at(self.kernel.now + seconds, undrain)
 
     def revoke(self, process: str) -> None:
         session = self._life(process).ownership._session

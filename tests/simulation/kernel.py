@@ -111,6 +111,7 @@ class Kernel:
             ("etcd", "db", "kafka", "produce", "local"), False
         )
         self.crashed: Callable[[Process], None] = lambda _process: None
+        self.repaired_at = float("inf")
         self._rng = random.Random(f"{seed}/kernel")
         self._heap: list[tuple[float, int, Callable[[], None] | Fiber]] = []
         self._count = 0
@@ -250,6 +251,10 @@ class Kernel:
         if self._closing:
             raise Killed
 
+    def at_most(self, seconds: float) -> float:
+        """So long, but not beyond the repair."""
+        return max(0.0, min(seconds, self.repaired_at - self.now))
+
     def disturb(self, process: Process, seconds: float) -> None:
         """The process is out of touch for so long, by its own fault."""
         process.held_up_until = max(process.held_up_until, self.now + seconds)
@@ -302,7 +307,8 @@ class Kernel:
     def _hit(self, process: Process, call: str, fault: Fault) -> None:
         self.done.append(fault.what)
         self.say(process.name, f"!! {fault.what} {fault.when} {call}", fault.seconds or "")
-        self.disturb(process, fault.seconds)
+        seconds = self.at_most(fault.seconds)
+        self.disturb(process, seconds)
         if fault.what == "crash":
             self.kill(process)
             raise Killed
@@ -310,7 +316,7 @@ class Kernel:
             if call in LOCAL:  # these are the process's own, and have no answer to lose
                 return
             raise UnavailableError(f"{call}: no answer")
-        self.sleep(process, fault.seconds, freeze=fault.what == "freeze")
+        self.sleep(process, seconds, freeze=fault.what == "freeze")
 
 
 def port(

@@ -162,7 +162,7 @@ class _Chooser:
             (10, self._call), (3, self._slow_renewal), (4, self._message), (3, self._whole),
             (2, self._down), (2, self._cut), (3, self._restore), (2, self._clock),
             (1, self._lease), (2, self._group), (1, self._hang), (1, self._locked),
-            (3, self._lost_worker), (2, self._paused_owner), (2, self._late_mark),
+            (2, self._drain), (3, self._lost_worker), (2, self._paused_owner), (2, self._late_mark),
             (1, self._late_heartbeat),
         ]  # fmt: skip
         weights = [w for w, _ in kinds]
@@ -281,6 +281,11 @@ class _Chooser:
 
     def _lease(self, at: float) -> None:
         self.add(at, "revoke", process=self.rng.choice(self.schedulers))
+
+    def _drain(self, at: float) -> None:
+        rng = self.rng
+        self.add(at, "drain", process=rng.choice(self.schedulers),
+                 seconds=rng.choice((3.0, 9.0, 500.0)))  # fmt: skip
 
     def _group(self, at: float) -> None:
         rng = self.rng

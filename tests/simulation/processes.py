@@ -38,6 +38,7 @@ GROUP = "workers"
 TOPICS = work_topics(PREFIX, QUEUE)
 LETTERS = dlq_topic(PREFIX, QUEUE)
 PARTITIONS = 3
+TTL = 6
 STUCK_AFTER = 8.0
 OWNER_CALLS = (
     "tick", "resume", "complete", "queued", "backlog", "mark_queued", "mark_unpublishable",
@@ -72,7 +73,7 @@ class Scheduler(Process):
         zones = port(kernel, self, "db", db.zones, ZONE_CALLS, observe)
         self.ownership = Ownership(
             OwnershipSettings(
-                name=name, partitions=PARTITIONS, ttl=6, renew_every=2.0, list_every=3.0,
+                name=name, partitions=PARTITIONS, ttl=TTL, renew_every=2.0, list_every=3.0,
                 quiet=1.0, probe_every=2.0, weight=world.history.weight(name),
             ),
             etcd,
@@ -233,6 +234,7 @@ class Worker(Process):
         self.taking: Task = kernel.spawn(self, "intake", self._take)
         self.finishing: Task = kernel.spawn(self, "finish", self._finish)
         kernel.spawn(self, "heartbeat", self._beat)
+        kernel.spawn(self, "watch", self._watch)
 
     def _take(self) -> float:
         return 0.3 if self.intake.run_once(0.0) else 2.0
@@ -246,6 +248,9 @@ class Worker(Process):
     def _beat(self) -> float:
         self.runs.heartbeat_once()
         return 1.0 if self.runs.count else 2.5
+
+    def _watch(self) -> float:
+        return 2 * self.runs.watch_once() if self.runs.count else 3.0
 
     def ended(self) -> None:
         """A run has ended."""

@@ -154,11 +154,12 @@ class SimEtcd(MemoryEtcd):
     """etcd."""
 
     def save(self) -> tuple[Any, ...]:
-        return self.revision, dict(self.members), dict(self.owners), dict(self.leases)
+        return (self.revision, dict(self.members), dict(self.owners), dict(self.leases),
+                dict(self.drains))  # fmt: skip
 
     def put_back(self, state: tuple[Any, ...]) -> None:
         """An old snapshot: revisions go back, its leases begin again."""
-        self.revision, self.members, self.owners, leases = state
+        self.revision, self.members, self.owners, leases, self.drains = state
         now = self.clock.monotonic()
         self.leases = {i: replace(one, ends_at=now + one.ttl) for i, one in leases.items()}
         self.changed()

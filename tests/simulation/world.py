@@ -26,6 +26,7 @@ from tests.simulation.plan import LENGTH, History
 from tests.simulation.processes import GROUP, LETTERS, PARTITIONS, TOPICS, Scheduler, Worker
 from tests.simulation.requests import REST, rest_document
 from tests.simulation.servers import SimDatabase, SimEtcd
+from tests.simulation.succession import Succession
 from tests.simulation.violation import Violation
 from tests.support.clock import START
 from tests.support.memory_api import Extra
@@ -110,6 +111,7 @@ class World:
         self.history = history
         self.seed = history.seed
         self.kernel = kernel = Kernel(str(history.seed), history.noise)
+        kernel.repaired_at = LENGTH
         kernel.trace = [] if trace else None
         kernel.crashed = self._crashed
         self.dice = self.rng("world")
@@ -126,6 +128,7 @@ class World:
         self.api = Process("api", self.db.clock, self.rng("api"))
         self._wakes = 0
         self._mended_at = 0.0
+        self._succession = Succession(self)
         self.deaf_until = 0.0
         self.slow_until = 0.0
         self.db.calendars[TENANT, "rest"] = CalendarText(1, json.dumps(rest_document(REST)))
@@ -187,6 +190,7 @@ class World:
     def _crashed(self, process: Process) -> None:
         self.kernel.say(process.name, "is gone")
         if isinstance(process, Scheduler):
+            self._succession.died()
             process.ownership._coordinator.close()
         back = self.kernel.now + self.dice.choice((0.5, 2.0, 5.0, 9.0))
         self.kernel.at(back, lambda: self.begin(process.name))
@@ -223,6 +227,7 @@ class World:
         self.etcd.settle()
         self.bus.housekeeping()
         self.notify()
+        self._succession.look()
         self.kernel.at(self.kernel.now + 0.5, self._housekeeping)
 
     def notify(self) -> None:
@@ -290,7 +295,6 @@ class World:
         for topic in (*TOPICS, LETTERS):
             self.bus.create(topic, PARTITIONS)
         for one in self.processes.values():
-            one.frozen_until = kernel.now
             one.cut_until.clear()
             one.clock.ahead = self.db.clock.ahead
         for n in range(self.history.schedulers):
