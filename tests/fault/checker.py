@@ -331,7 +331,7 @@ class _Checker:
     def _effects_of(self, key: str, launch: _Launch, those: Sequence[Line]) -> None:
         highest = 0
         for e in those:
-            if e["token"] not in launch.workers:
+            if e["token"] not in launch.workers and not self._lost(e):
                 self.breach("effects", f"launch {key} was not claimed as {e['token']}", e)
             if e["accepted"] and e["token"] < highest:
                 self.breach("tokens", f"token {e['token']} was accepted after {highest}", e)
@@ -356,6 +356,12 @@ class _Checker:
         for e in those:
             if not e["accepted"] and self._fault_of(launch, e["token"], e["begin"]) is None:
                 self.breach("tokens", f"token {e['token']} came late for no known reason", e)
+
+    def _lost(self, effect: Line) -> bool:
+        """Whether the claim of this effect may be among the transactions that were lost."""
+        return any(
+            f["name"] == LOSES_TRANSACTIONS and effect["begin"] <= _ended(f) for f in self.faults
+        )
 
     def _why(self, launch: _Launch, earlier: Line, later: Line) -> str | None:
         """Why the launch ran again although the effect had happened."""

@@ -57,10 +57,14 @@ class Replica:
         primary: what it follows.
         synchronous: whether the primary's commits wait for it from then on.
         port: where it listens; any free one if not given.
+        database: the one that `query` looks into.
     """
 
-    def __init__(self, primary: Postgres, *, synchronous: bool, port: int = 0) -> None:
+    def __init__(
+        self, primary: Postgres, *, synchronous: bool, port: int = 0, database: str = "postgres"
+    ) -> None:
         self.primary = primary
+        self.database = database
         self.synchronous = synchronous
         wanted = primary.place.folder.parent / f"{primary.place.folder.name}-{NAME}"
         folder = users.folder_for(primary.user, wanted)
@@ -96,6 +100,12 @@ class Replica:
         """Stop the stream: what is committed from now on never comes here."""
         configure(self.server.dsn, primary_conninfo="")
         until(lambda: _one(self.server.dsn, "select count(*) from pg_stat_wal_receiver") == 0, 30)
+
+    def query(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """What the replica holds, in the database that the installation has there."""
+        dsn = conninfo.make_conninfo(self.server.dsn, dbname=self.database)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            return conn.execute(query.encode(), values).fetchall()
 
     def promote(self) -> None:
         """Have it take writes; it takes them when this returns."""

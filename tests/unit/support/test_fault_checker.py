@@ -426,6 +426,19 @@ def test_what_must_not_run_twice_may_not_even_with_a_reason() -> None:
     assert not judge(story.told(2)).breaches
 
 
+@pytest.mark.parametrize(("failover", "found"), [(6.5, set()), (5.5, {"effects"})])
+def test_the_claim_of_an_effect_may_be_lost_with_the_last_transactions_and_only_so(
+    failover: float, found: set[str]
+) -> None:
+    story, _ = ended()
+    key = story.record(6, NEW, 3)
+    story.effect(6.1, key, 103, accepted=True)
+    story.fault(failover, checker.LOSES_TRANSACTIONS, "postgres")
+    story.run(7, "worker-1", key, 104)
+    story.move(7.1, "worker-1", key, state="succeeded")
+    assert judge(story.told(3)).rules() == found
+
+
 def test_a_saved_history_is_judged_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
