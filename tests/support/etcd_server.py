@@ -49,7 +49,7 @@ class EtcdServer:
     ) -> None:
         self.folder = folder
         self._log: IO[bytes] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._port = free_port()
         self.endpoint = f"127.0.0.1:{self._port}"
         client = f"{scheme}://{self.endpoint}"
@@ -70,7 +70,7 @@ class EtcdServer:
     def start(self, *, wait: bool = True) -> EtcdServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log = (self.folder / "log").open("ab")
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             self._command, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL
         )
         if wait:
@@ -82,11 +82,11 @@ class EtcdServer:
 
     def kill(self) -> None:
         """kill -9, waited for."""
-        if self._process is None:
+        if self.process is None:
             return
-        self._process.kill()
-        self._process.wait(10)
-        self._process = None
+        self.process.kill()
+        self.process.wait(10)
+        self.process = None
         if self._log is not None:
             self._log.close()
 
@@ -98,14 +98,14 @@ class EtcdServer:
 
     @property
     def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self.process is not None and self.process.poll() is None
 
     def _listens(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+        assert self.process is not None
+        assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
         with socket.socket() as one:
             return one.connect_ex(("127.0.0.1", self._port)) == 0
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self.alive:
-            self._process.send_signal(number)
+        if self.process is not None and self.alive:
+            self.process.send_signal(number)
