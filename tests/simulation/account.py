@@ -271,6 +271,14 @@ class Account:
             self.counts["ran twice at once"] += 1
         earlier.append(run.claim)
 
+    def gave_up(self, process: Process, run: Run) -> None:
+        """A worker stops a run, since it could not keep its claim."""
+        row = self.db.launches.get(run.launch_id)  # type: ignore[call-overload]
+        lost = row is None or row.claim != run.claim or row.state.value != "running"
+        known = run.launch_id in self._excused or self.kernel.noise or self.database_clock_moved
+        if not lost and not known and process.disturbed_until < self.effects.began(run):
+            raise Violation("a claim is kept", f"{self._name(run.launch_id)} at {process.name}")
+
     # --- differences ------------------------------------------------------------------------------
 
     def _take_in(self, process: Process, call: str, args: tuple[Any, ...]) -> None:

@@ -18,7 +18,7 @@ from tests.support import memory_coord, memory_store, memory_tables, memory_work
 
 from tickrail.bus.codec import decode_launch
 from tickrail.core.states import State
-from tickrail.engine import calendars, jobs, launches, placement, reaper
+from tickrail.engine import calendars, jobs, launches, placement, reaper, runs
 
 __all__ = ["BUGS"]
 
@@ -32,6 +32,12 @@ def _lost_claims_do_not_count(patch: pytest.MonkeyPatch) -> None:
         return right(lost._replace(failures=0))._replace(failures=lost.failures)
 
     patch.setattr(reaper, "decide", decide)
+
+
+@bug(hits("extend", "stall"))
+def _claims_are_not_watched(patch: pytest.MonkeyPatch) -> None:
+    """A run goes on while the extension of its claim waits for an answer."""
+    patch.setattr(runs.Runs, "watch_once", lambda _self: 1.0)
 
 
 @bug(hits("decide", "stall"))

@@ -163,7 +163,7 @@ class _Chooser:
             (2, self._down), (2, self._cut), (3, self._restore), (2, self._clock),
             (1, self._lease), (2, self._group), (1, self._hang), (1, self._locked),
             (2, self._drain), (3, self._lost_worker), (2, self._paused_owner), (2, self._late_mark),
-            (1, self._late_heartbeat),
+            (1, self._late_heartbeat), (1, self._stuck_heartbeat),
         ]  # fmt: skip
         weights = [w for w, _ in kinds]
         rng.choices([k for _, k in kinds], weights)[0](at)
@@ -239,6 +239,12 @@ class _Chooser:
         for one in self.schedulers:
             self.add(at + 4.0, "call", process=one, call="decide", when="before", what="stall",
                      seconds=1.9, nth=1)  # fmt: skip
+
+    def _stuck_heartbeat(self, at: float) -> None:
+        """A worker waits for the answer to an extension until its claims have ended."""
+        self.add(at - 3.0, "slow", seconds=4.0)
+        self.add(at, "call", process=self.rng.choice(self.workers), call="extend", when="before",
+                 what="stall", seconds=12.0, nth=1)  # fmt: skip
 
     def _message(self, at: float) -> None:
         rng = self.rng

@@ -15,7 +15,7 @@ from tests.support.stepped import PREFIX, QUEUE, WEIGHTS, route
 
 from tickrail.bus.codec import decode_launch, encode_dead_letter, encode_launch
 from tickrail.bus.topics import PRIORITIES, dlq_topic, launch_topic, retry_topic, work_topics
-from tickrail.core.execution import Done, Outcome, Run
+from tickrail.core.execution import CLAIM_LOST, Done, Outcome, Run
 from tickrail.core.ids import LaunchId
 from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
@@ -174,6 +174,8 @@ class SimExecutor:
         kernel.at(kernel.now + seconds, lambda: self._end(run, outcome), self.process)
 
     def cancel(self, run: Run, reason: str) -> None:
+        if reason == CLAIM_LOST:
+            self.process.world.account.gave_up(self.process, run)
         self._end(run, Outcome(ok=False, outcome=reason, certain=False))
 
     def close(self, grace: float) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -34,12 +34,12 @@ from tests.support.memory_tables import BackfillRow, JobRow
 from tests.support.stepped import TENANT
 
 from tickrail.core.backfill import Backfill, Existing
-from tickrail.core.definition import Definition, parse_definition
+from tickrail.core.definition import Definition, Plan, parse_definition
 from tickrail.core.execution import SUCCESS, Outcome, Run
 from tickrail.core.ids import Epoch, JobId, Partition
 from tickrail.core.plan import first_due
 from tickrail.core.policies import CatchUpOrder
-from tickrail.core.ports import CalendarText
+from tickrail.core.ports import CalendarText, DueJob
 from tickrail.engine import backfill_requests
 from tickrail.engine import launches as launches_module
 from tickrail.engine.tick import PlanCache
@@ -48,7 +48,26 @@ RECOVERY = 30.0
 """So long after the repair everything that is due must be launched again, in seconds."""
 DRAIN = 400.0
 MENDED_AGAIN = 10.0
-_PLANS = PlanCache()
+MOST_PLANS = 20_000
+
+
+class Plans(PlanCache):
+    """Plans of many histories: in each, an edit may make something else of a job's version 2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_text: dict[tuple[JobId, str], Plan] = {}
+
+    def get(self, job: DueJob, now: datetime) -> Plan:
+        key = (job.id, job.plan)
+        if key not in self._by_text:
+            if len(self._by_text) > MOST_PLANS:
+                self._by_text.clear()
+            self._by_text[key] = self._read(job, now)
+        return self._by_text[key]
+
+
+_PLANS = Plans()
 
 
 @lru_cache(maxsize=5000)
