@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import version
+from math import nan
 
 import structlog
 
 from tickrail.core.clock import Clock, SystemClock
+from tickrail.engine.members import Census
 from tickrail.runtime import service
 from tickrail.runtime.http import StatusServer
 from tickrail.runtime.loop import stop_all, troubles
@@ -31,6 +33,7 @@ class Scheduler:
         self._metrics = PrometheusMetrics()
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="scheduler")
         self._parts: Parts | None = None
+        self._census: Census | None = None
         self._epochs: set[str] = set()
         self._status = StatusServer(
             settings.status_host,
@@ -45,6 +48,8 @@ class Scheduler:
         except BaseException:
             self._status.stop()
             raise
+        partitions = self._parts.installation.partitions
+        self._census = Census(self._parts.coordinator, partitions, clock)
         for loop in self._parts.loops:
             loop.start()
         log.info(
@@ -80,17 +85,28 @@ class Scheduler:
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """/metrics, what is read at the scrape included."""
-        if self._parts is not None:
-            self._read_ownership(self._parts)
+        if self._parts is not None and self._census is not None:
+            self._read_ownership(self._parts, self._census)
+            self._read_servers(self._parts)
         return self._metrics.render(accept)
 
-    def _read_ownership(self, parts: Parts) -> None:
+    def _read_servers(self, parts: Parts) -> None:
+        away = {*parts.ownership.unreachable(), *(("kafka",) if parts.publisher.trouble else ())}
+        for server in ("postgres", "etcd", "kafka"):
+            self._metrics.gauge("server_up", server not in away, server=server)
+
+    def _read_ownership(self, parts: Parts, census: Census) -> None:
         status = parts.ownership.status()
         gauge = self._metrics.gauge
         gauge("partitions_owned", len(status.owned))
-        gauge("partitions_unowned", status.unowned)
         gauge("lease_remaining_seconds", status.lease_remaining)
-        gauge("members", len(status.members))
+        if status.unowned is not None:
+            gauge("partitions_unowned", status.unowned)
+            gauge("members", len(status.members))
+        else:  # no member, or one that has seen nothing yet
+            counts = census.read()
+            gauge("partitions_unowned", nan if counts is None else counts.unowned)
+            gauge("members", nan if counts is None else counts.members)
         gauge("clock_skew_seconds", status.clock_skew)
         gauge("synchronous_standby", parts.fence.synchronous_standby)
         owned = {str(p): e for p, e in status.owned.items()}

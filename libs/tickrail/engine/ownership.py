@@ -227,7 +227,7 @@ class Ownership:
                 owned=self.owned(),
                 lease_remaining=session.window.remaining(now) if session else 0.0,
                 members=dict(seen.members),
-                unowned=len(seen.free_since),
+                unowned=len(seen.free_since) if seen.any else None,
                 drained=self._settings.name in seen.drains,
                 drains_ignored=seen.drains_ignored,
                 refused=self._takeover.refused,

@@ -150,7 +150,8 @@ class OwnershipStatus:
         owned: partition -> epoch.
         lease_remaining: seconds left of the trust window.
         members: identity -> weight that counts (0 for a drained one), as last seen.
-        unowned: partitions without an owner, as last seen.
+        unowned: partitions without an owner, as last seen; None where this process is no member, or
+            has seen nothing yet.
         drained: whether the operator drained this member.
         drains_ignored: whether drains have no effect, since every member is drained.
         refused: why nothing is claimed, in words for the operator; empty when all is well.
@@ -162,7 +163,7 @@ class OwnershipStatus:
     owned: Mapping[Partition, Epoch]
     lease_remaining: float
     members: Mapping[str, float]
-    unowned: int
+    unowned: int | None
     drained: bool
     drains_ignored: bool
     refused: str

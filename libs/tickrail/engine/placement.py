@@ -53,6 +53,11 @@ class Seen:
     drains: frozenset[str] = frozenset()
     drains_ignored: bool = False
 
+    @property
+    def any(self) -> bool:
+        """Whether there was a snapshot."""
+        return self.members_since > float("-inf")
+
     def after(self, snapshot: Snapshot, partitions: int, now: float) -> Seen:
         """The memory after this snapshot, taken at the monotonic reading `now`."""
         counting, ignored = weights(snapshot)

@@ -46,13 +46,21 @@ METRICS: tuple[Metric, ...] = (
     Metric("tzdata_moves_total", "counter", "Next runs moved by newer time zone data."),
     Metric("jobs_unplannable_total", "counter", "Jobs that could not be planned, each try."),
     Metric("partitions_owned", "gauge", "Partitions that this process owns."),
-    Metric("partitions_unowned", "gauge", "Partitions without an owner, as this process sees it."),
+    Metric(
+        "partitions_unowned",
+        "gauge",
+        "Partitions without an owner, as a scheduler or an API process sees it; NaN: not known.",
+    ),
     Metric(
         "ownership_epoch", "gauge", "Epoch of each partition owned here, 0 after.", ("partition",)
     ),
     Metric("ownership_changes_total", "counter", "Partitions gained and lost.", ("change",)),
     Metric("lease_remaining_seconds", "gauge", "What is left of the trust window."),
-    Metric("members", "gauge", "Schedulers that this process sees."),
+    Metric(
+        "members",
+        "gauge",
+        "Schedulers that are present, as a scheduler or an API process sees it; NaN: not known.",
+    ),
     Metric("fenced_writes_total", "counter", "Writes refused since another owns the partition."),
     Metric("clock_skew_seconds", "gauge", "How far this machine's clock is ahead of PostgreSQL's."),
     Metric("relay_published_total", "counter", "Launches handed to Kafka."),

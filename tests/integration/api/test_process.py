@@ -59,7 +59,8 @@ def refused(database_url: str, **settings: str) -> tuple[int, str]:
 
 def test_a_process_serves_and_stops_at_a_signal(database: Database) -> None:
     token = new_key(database, "acme").token
-    with api(database) as (process, line):
+    # Without etcd it serves all but /v1/system.
+    with api(database, etcd_endpoints="127.0.0.1:1") as (process, line):
         assert line["partitions"] == 4
         with httpx.Client(base_url=line["api"], timeout=30, trust_env=False) as client:
             key = {"Authorization": f"Bearer {token}"}
@@ -75,6 +76,8 @@ def test_a_process_serves_and_stops_at_a_signal(database: Database) -> None:
             in metrics
         )
         assert 'service="api"' in metrics
+        assert 'tickrail_server_up{server="etcd"} 0.0' in metrics
+        assert "tickrail_partitions_unowned NaN" in metrics
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
 
