@@ -112,7 +112,7 @@ def install(found: Installation) -> None:
 class Effects:
     """A receiver of webhooks that notes each effect and refuses fencing tokens that are passed.
 
-    `delay`: seconds between the effect and its answer.
+    `delay`: seconds between an effect and its answer, where its target says nothing else.
     """
 
     delay: float = 0.0
@@ -130,9 +130,10 @@ class Effects:
     def __exit__(self, *error: object) -> None:
         self._receiver.__exit__(None, None, None)
 
-    def target(self) -> dict[str, Any]:
-        """A job's target whose effects are noted here."""
-        return {"webhook": {"url": self._receiver.url("/effect")}}
+    def target(self, delay: float | None = None) -> dict[str, Any]:
+        """A job's target whose effects are noted here, and answered so many seconds later."""
+        path = "/effect" if delay is None else f"/effect/{delay}"
+        return {"webhook": {"url": self._receiver.url(path)}}
 
     def of(self, key: str) -> list[dict[str, Any]]:
         """The effects of one launch, in the order in which they came."""
@@ -154,7 +155,8 @@ class Effects:
             effect["accepted"] = token >= self._highest.get(key, 0)
             self._highest[key] = max(token, self._highest.get(key, 0))
             self.noted.append(effect)
-        self._receiver.released.wait(self.delay)
+        asked = request.path.removeprefix("/effect").removeprefix("/")
+        self._receiver.released.wait(float(asked) if asked else self.delay)
         connection.sendall(
             OK_ANSWER
             if effect["accepted"]
@@ -203,13 +205,18 @@ class History:
     def fault(
         self, name: str, victim: str, *, partitions: Iterable[int] = (), **more: object
     ) -> None:
-        """Note a fault that has just happened, `at` unless it is given.
+        """Note a fault that has just happened.
 
-        `partitions`: those that need a new owner, for the time to recover.
+        Args:
+            name: what was done.
+            victim: the service or the server.
+            partitions: those that need a new owner, for the time to recover.
+            more: `at`, where it was not just now; `until`; anything else worth keeping.
         """
         self._lines.append(
             {"kind": "fault", "at": _text(CLOCK.now()), "name": name, "victim": victim,
-             "partitions": sorted(partitions), **more}
+             "partitions": sorted(partitions)}
+            | {k: _text(v) if isinstance(v, datetime) else v for k, v in more.items()}
         )  # fmt: skip
 
     def owned_by(self, service: str) -> list[int]:
