@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.failover_page import late_neighbours, write_page
+from tests.support.etcd_program import etcd
 from tests.support.failover import KINDS, Bed, Kind, bed, broken
 
 Result = dict[str, Any]
@@ -94,6 +95,8 @@ def main() -> int:
     parser.add_argument("--page", type=Path, help="the folder to write the page and the plot to")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # The installations run the etcd on the PATH where it is newer than the one they bring.
+    os.environ["PATH"] = f"{etcd().path.parent}{os.pathsep}{os.environ['PATH']}"
     for name in args.only:
         kind = KINDS[name]
         run(args.results, kind, kind.tries if args.tries is None else args.tries)

@@ -183,6 +183,7 @@ class Bed:
             "kind": self.kind.name,
             "at": ended.isoformat(timespec="seconds"),
             "load": round(load, 2),
+            "nice": os.nice(0),
             "partitions": self.found.partitions,
             "servers": self.servers(),
             **seen,
