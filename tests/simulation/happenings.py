@@ -166,6 +166,14 @@ class Happenings(Requests):
             self.world.account.topic_gone(name)
 
     def locked(self, job: str, seconds: float) -> None:
-        locked, row = self.world.db.locked_jobs, self.world.jobs[job]
-        locked.add(row)
-        self.kernel.at(self.kernel.now + seconds, lambda: locked.discard(row))
+        """Somebody else's transaction holds the rows of a job and its launches."""
+        db, row = self.world.db, self.world.jobs[job]
+        launches = {x.id for x in db.of_job(row)}
+        db.locked_jobs.add(row)
+        db.locked_launches.update(launches)
+
+        def unlocked() -> None:
+            db.locked_jobs.discard(row)
+            db.locked_launches.difference_update(launches)
+
+        self.kernel.at(self.kernel.now + seconds, unlocked)

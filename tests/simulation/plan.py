@@ -273,12 +273,17 @@ class _Chooser:
         self.add(at, "cut", process=process, server=server, seconds=rng.choice((2.0, 8.0, 14.0)))
 
     def _restore(self, at: float) -> None:
-        server = self.rng.choice(("db", "db", "etcd"))
-        lost = self.rng.choice((0.2, 1.0, 4.0, 10.0))
-        if server == "db":
-            self.add(at, "restore", server=server, lost=lost)
-        else:
-            self.add(at, "restore", server=server, lost=lost, mended=self.rng.choice((0.0, 5.0)))
+        """A server is put back to an older state, or both are; etcd may be an empty one."""
+        rng = self.rng
+        server = rng.choice(("db", "db", "etcd", "etcd", "both"))
+        lost = rng.choice((0.2, 1.0, 4.0, 10.0))
+        if server != "etcd":
+            self.add(at, "restore", server="db", lost=lost)
+        if server != "db":
+            lost = rng.choice((lost, 0.2, 4.0, 100.0))
+            mended = rng.choice((0.0, 5.0))
+            self.add(at + rng.choice((0.0, 1.5)), "restore", server="etcd", lost=lost,
+                     mended=mended)  # fmt: skip
 
     def _clock(self, at: float) -> None:
         rng = self.rng

@@ -174,7 +174,7 @@ class SimExecutor:
         kernel.at(kernel.now + seconds, lambda: self._end(run, outcome), self.process)
 
     def cancel(self, run: Run, reason: str) -> None:
-        if reason == CLAIM_LOST:
+        if reason == CLAIM_LOST and run in self.running:
             self.process.world.account.gave_up(self.process, run)
         self._end(run, Outcome(ok=False, outcome=reason, certain=False))
 

@@ -308,6 +308,7 @@ class World:
         for server in kernel.down:
             kernel.down[server] = False
         self.db.locked_jobs.clear()
+        self.db.locked_launches.clear()
         self.db.suspended.clear()
         self.db.paused_queues.clear()
         self.deaf_until = 0.0
