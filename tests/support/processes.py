@@ -112,7 +112,8 @@ class Service:
 
         It takes any free port, so that no two services can want the same.
         """
-        said = [line["status"] for line in self.lines_since(self._begun) if "status" in line]
+        lines = self.lines_since(self._begun)
+        said = [line["status"] for line in lines if line.get("event") == "serving"]
         return str(said[-1]) if said else ""
 
     def status(self, path: str = "/readyz") -> tuple[int, str]:
