@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+import psutil
 from tests.support.etcd_program import etcd
 from tests.support.until import until
 
@@ -91,7 +92,16 @@ class EtcdServer:
             self._log.close()
 
     def freeze(self) -> None:
+        """SIGSTOP; it is stopped on return."""
         self._signal(signal.SIGSTOP)
+        until(lambda: self.frozen, 10)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is stopped now."""
+        if self.process is None or not self.alive:
+            return False
+        return psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
