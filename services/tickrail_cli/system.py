@@ -7,6 +7,7 @@ import os
 import click
 from click.shell_completion import get_completion_class
 
+from tickrail.core.errors import ConflictError
 from tickrail_cli.config import settings_options
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.members import drain, members, partitions, undrain
@@ -60,22 +61,38 @@ def tzdata(session: Context, /, *, limit: int) -> None:
 
 
 @system.command("raise-generation")
-@settings_options("database")
+@settings_options("database", "etcd")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also where etcd has lost nothing.")
 @pass_session
-def raise_generation(session: Context, /, *, yes: bool, **flags: object) -> None:
+def raise_generation(session: Context, /, *, yes: bool, force: bool, **flags: object) -> None:
     """Begin a new generation of epochs, after etcd was restored or lost its data.
 
-    Straight to the database (its owner's or the engine's connection). Schedulers of the old
-    generation step down by themselves; epochs and claims of the new one are higher than any before.
+    Run it when etcd is the one that stays and answers; schedulers may run. It goes straight to
+    the database (its owner's or the engine's connection) and compares etcd with it first: refused
+    (exit code 1) where etcd has lost nothing, since every scheduler would give its partitions up
+    for nothing. Schedulers then enter anew by themselves within seconds; epochs and claims of the
+    new generation are higher than any before. Drains are in etcd: look whether they are still
+    there.
     """
-    from tickrail.store.fence import raise_generation as raise_it  # noqa: PLC0415 - it is slow
+    from tickrail_cli.generation import compared, raise_it  # noqa: PLC0415 - slow to load
 
+    settings = session.settings(flags)
+    history = compared(settings)
+    if history.needed is False and not force:
+        raise ConflictError(
+            f"No new generation is needed. {history.words()} Nothing is refused for the sake of"
+            " epochs; `--force` begins one all the same."
+        )
+    if session.output == "table":
+        click.echo(history.words(), err=True)
     if not yes:
         click.confirm(
-            "Every scheduler gives its partitions up and takes them anew. Go on?", abort=True
+            "Every scheduler gives its partitions up and takes them anew. Is this etcd the one"
+            " that stays?",
+            abort=True,
         )
-    generation = raise_it(session.settings(flags).database_url)
+    generation = raise_it(settings)
     session.done(f"The generation is {generation} now.", {"generation": generation})
 
 

@@ -15,6 +15,7 @@ from tickrail.core.clock import Clock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Epoch, Partition, epoch_of
 from tickrail.core.ports_ownership import Coordinator, FenceStore, RaiseOutcome, Snapshot
+from tickrail.engine.generation import went_back
 from tickrail.engine.ownership_state import Held, Session, State
 
 TURN_LIMIT_SECONDS = 3.0
@@ -174,7 +175,7 @@ class Takeover:
 
     def _went_back(self, session: Session, revision: int, highest: Epoch) -> bool:
         """Whether etcd's revisions are not above the stored fences; says so once."""
-        back = epoch_of(session.generation, revision) <= highest
+        back = went_back(session.generation, revision, highest)
         if back and not self.refused:
             stored = highest & (1 << GENERATION_SHIFT) - 1
             self.refused = (
