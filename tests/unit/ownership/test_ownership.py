@@ -130,6 +130,26 @@ def test_flapping_members_never_let_live_partitions_move(world: World, make: Mak
     assert a.owned == ALL
 
 
+def test_a_member_that_dies_again_and_again_moves_nothing_between_the_others(
+    world: World, make: Make
+) -> None:
+    a, b = make("a"), make("b")
+    world.run(5)
+    base, epochs = (a.owned, b.owned), dict(a.ownership.owned()) | dict(b.ownership.owned())
+    touched: set[int] = set()
+    for i in range(4):
+        flapper = make(f"f{i}")
+        world.run(5)
+        assert flapper.owned == ALL - a.owned - b.owned
+        touched |= flapper.owned
+        world.processes.remove(flapper)  # kill -9
+        world.run(11)
+        assert (a.owned, b.owned) == base
+    after = dict(a.ownership.owned()) | dict(b.ownership.owned())
+    assert touched
+    assert {p for p in ALL if after[p] != epochs[p]} == touched
+
+
 def test_weight_zero_takes_nothing(world: World, make: Make) -> None:
     a = make("a", weight=0.0)
     world.run(30, a)
