@@ -4,6 +4,7 @@
     python -m tests.simulation.run --seeds 100000        many, on every core; --from N: from there
     python -m tests.simulation.run --history FILE        a history that was kept
     python -m tests.simulation.run --list                the mistakes that can be planted: --bug N
+    python -m tests.simulation.run --bugs                which seed and rule finds each of them
 
 A seed that fails is shortened: events are left out while it still fails. What is left is printed,
 and written to a file with --keep. The exit code is 1 when a rule was broken.
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from tests.simulation.bugs import planted
 from tests.simulation.counterexamples import BUGS
+from tests.simulation.finding import table
 from tests.simulation.plan import History, history
 from tests.simulation.world import Result, World
 
@@ -182,11 +184,16 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=_LINES, help="steps to print")
     parser.add_argument("--bug", type=int, help="with this mistake planted; see --list")
     parser.add_argument("--list", action="store_true", help="print the mistakes")
+    parser.add_argument("--bugs", action="store_true", help="look for each of the mistakes")
     options = parser.parse_args()
     names = list(BUGS)
     if options.list:
         for n, name in enumerate(names):
             _say(f"{n:3} {name}")
+        return 0
+    if options.bugs:
+        for line in table():
+            _say(line)
         return 0
     with nullcontext() if options.bug is None else planted(names[options.bug]):
         if options.seeds is not None:

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.bugs import planted
 from tests.simulation.counterexamples import BUGS
-from tests.simulation.plan import history
-from tests.simulation.run import run
-
-SEEDS = 20000
-RUNS = 400
-"""So many histories are run at most, of those in which the mistake can show at all."""
+from tests.simulation.finding import RUNS, find
+from tests.support.tree import ROOT
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_it_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = 0
-    with planted(name) as bug:
-        for made in map(history, range(SEEDS)):
-            if not bug.may_show(made):
-                continue
-            runs += 1
-            broken = run(made).violation
-            if broken is not None:
-                found = f"seed {made.seed}, history {runs} of those that may show it: {broken}"
-                with capsys.disabled():
-                    print(f"\n{name}: {found}")  # noqa: T201 - which seed found it is the answer
-                return
-            if runs == RUNS:
-                break
-    pytest.fail(f"not found in {runs} histories: {name}")
+    found = find(name)
+    assert found is not None, f"not found in {RUNS} histories: {name}"
+    with capsys.disabled():
+        print(f"\n{name}: seed {found.seed}, history {found.runs}: {found.broken}")  # noqa: T201 - which seed found it is the answer
 
 
 def test_there_are_enough_of_them() -> None:
     assert len(BUGS) >= 12
+
+
+def test_each_is_in_the_table_of_the_docs() -> None:
+    text = (ROOT / "docs" / "simulation.md").read_text()
+    assert [name for name in BUGS if f"| {name} |" not in text] == []
