@@ -33,8 +33,8 @@ from tickrail.core.verdict import Verdict, give_back_verdict, retry_verdict, suc
 log = structlog.get_logger("tickrail.runs")
 
 CEILING = timedelta(hours=12)
-_WATCH_SECONDS = 0.25
 """No run is kept for longer than this."""
+_WATCH_SECONDS = 0.25
 
 _WAKING = frozenset({"buffer_one", "buffer_all", "cancel_other", "skip"})
 NOT_SERVED = "not_served"
