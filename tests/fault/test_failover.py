@@ -25,8 +25,8 @@ def attempts(name: str) -> Tries:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Mapping[str, Future[Tries]]]:
-    """All kinds, two at once: most of a try is waiting for leases."""
-    with ThreadPoolExecutor(2) as pool:
+    """All kinds, three at once: most of a try is waiting for leases."""
+    with ThreadPoolExecutor(3) as pool:
         yield {name: pool.submit(attempts, name) for name in PARTITIONS}
 
 
