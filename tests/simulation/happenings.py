@@ -53,6 +53,7 @@ class Happenings(Requests):
             else:
                 world.account.leases_were_taken = True
                 world.etcd.put_back(kept[0])
+                world.succession.begin_again()
 
         kernel.at(max(0.0, event.at - lost), lambda: kept.append(target.save()))
         kernel.at(event.at, restore)

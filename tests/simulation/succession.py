@@ -25,8 +25,11 @@ class Succession:
         self._world = world
         self._free = dict.fromkeys(range(PARTITIONS), 0.0)
 
-    def died(self) -> None:
-        """A scheduler is gone: until its lease ends it may seem to be the one that takes it."""
+    def begin_again(self) -> None:
+        """A scheduler is gone, or etcd was put back and gives leases their whole time again.
+
+        Until the dead one's lease ends it may seem to be the one that takes the partition.
+        """
         now = self._world.kernel.now
         self._free = {p: max(since, now) for p, since in self._free.items()}
 

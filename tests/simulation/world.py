@@ -147,7 +147,7 @@ class World:
         self.api = Process("api", self.db.clock, self.rng("api"))
         self._wakes = 0
         self._mended_at = 0.0
-        self._succession = Succession(self)
+        self.succession = Succession(self)
         self.deaf_until = 0.0
         self.slow_until = 0.0
         self.db.calendars[TENANT, "rest"] = CalendarText(1, json.dumps(rest_document(REST)))
@@ -209,7 +209,7 @@ class World:
     def _crashed(self, process: Process) -> None:
         self.kernel.say(process.name, "is gone")
         if isinstance(process, Scheduler):
-            self._succession.died()
+            self.succession.begin_again()
             process.ownership._coordinator.close()
         back = self.kernel.now + self.dice.choice((0.5, 2.0, 5.0, 9.0))
         self.kernel.at(back, lambda: self.begin(process.name))
@@ -246,7 +246,7 @@ class World:
         self.etcd.settle()
         self.bus.housekeeping()
         self.notify()
-        self._succession.look()
+        self.succession.look()
         self.kernel.at(self.kernel.now + 0.5, self._housekeeping)
 
     def notify(self) -> None:
