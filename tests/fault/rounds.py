@@ -155,8 +155,11 @@ def play(
     """
     history = History(found, effects)
     services = found.services
-    for blow in blows:
-        assert services[blow.service].end() == 0
+    stopped = [services[blow.service].process for blow in blows]
+    for process in stopped:
+        assert process is not None
+        process.terminate()
+    assert [process.wait(60) for process in stopped if process is not None] == [0] * len(blows)
     try:
         _traffic(history, effects)
         for blow in blows:
