@@ -20,11 +20,11 @@ FLAGS: dict[str, tuple[str, ...]] = {
     ),
     "scheduler": (
         *("database", "prepare", "partitions", "history", "etcd", "kafka", "topic_prefix"),
-        *("lease", "renew", "member", "relay", "drain"),
+        *("lease", "renew", "member", "relay", "lost", "drain"),
     ),
     "worker": (
         *("database", "prepare", "partitions", "kafka", "topic_prefix"),
-        *("worker", "command", "egress", "drain"),
+        *("worker", "command", "egress", "drain", "failpoints"),
     ),
     "migrate": ("database", "partitions", "topic_partitions", "history"),
     "bootstrap": ("database",),
