@@ -7,7 +7,7 @@ SEEDS   ?= 10000
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-oracle simulate lint load load-planner failover-report mutate clean
+.PHONY: help up down test test-oracle simulate fault lint load load-planner failover-report mutate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,9 @@ test-oracle: $(VENV)/.dev ## every schedule found in the wild against brute forc
 
 simulate: $(VENV)/.dev ## histories of the whole installation with faults; SEEDS=100000 for the night
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(ARGS)
+
+fault: $(VENV)/.dev ## real processes that die and stop at failpoints; SEEDS=20, ARGS='--keep DIR --journal FILE'
+	@$(BIN)/python -m tests.fault.run --seeds $(if $(filter file,$(origin SEEDS)),20,$(SEEDS)) $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy, the import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
