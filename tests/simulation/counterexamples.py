@@ -206,6 +206,16 @@ def _free_ones_are_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(placement, "ranking", lambda members, p: ["who had it", *right(members, p)])
 
 
+@bug(lambda e: e.kind == "drain" and e.args["seconds"] > 100)
+def _drains_are_not_read(patch: pytest.MonkeyPatch) -> None:
+    """A drained member keeps what it has and takes more."""
+
+    def own(snapshot: Any) -> Any:
+        return {m.identity: m.weight for m in snapshot.members.values()}, False
+
+    patch.setattr(placement, "weights", own)
+
+
 @bug()
 def _keys_are_put(patch: pytest.MonkeyPatch) -> None:
     """An owner key is put without a look at whether there is one."""

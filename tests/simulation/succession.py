@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.simulation.processes import PARTITIONS, TTL, Scheduler
@@ -37,6 +38,10 @@ class Succession:
         """Compare with what is promised."""
         world, now = self._world, self._world.kernel.now
         living = world.schedulers()
+        trusted = Counter(p for s in living for p in s.ownership.owned())
+        twice = [p for p, trusts in trusted.items() if trusts > 1]
+        if twice and not world.account.leases_were_taken:
+            raise Violation("one trusts", f"two processes may act for {twice}")
         owned = {p for s in living if not s.owning.stuck for p in s.ownership.owned()}
         possible = bool(living) and self._possible() and all(map(self._is_well, living))
         for p, since in self._free.items():

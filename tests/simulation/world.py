@@ -347,6 +347,11 @@ class World:
             return f"only {sorted(owned)} have an owner"
         if max(owned.values()) > 1:
             return "a partition has two owners"
+        able = [s for s in self.schedulers() if not s.owning.stuck]
+        if {s.name for s in able} - self.etcd.drains.keys():
+            for s in able:
+                if s.name in self.etcd.drains and s.ownership.owned():
+                    return f"{s.name} is drained and owns {sorted(s.ownership.owned())}"
         late = self.db.clock.now() - timedelta(seconds=2)
         for j in self.db.jobs.values():
             if j.state == "active" and j.next_run_at is not None and j.next_run_at < late:
