@@ -1,14 +1,17 @@
 """Calls to an etcd cluster: one channel for each server, a deadline for each call, failover.
 
-After a call that a server did not answer, the next call goes to the next server. A frozen server is
-noticed by the deadline of a call, and on an idle stream by pings. The errors of gRPC end here.
+A client begins at any of the servers. Where one cannot be reached, so that nothing was sent, a call
+goes on to the next; after a call that a server did not answer, the next call does. A frozen server
+is noticed by the deadline of a call, and on an idle stream by pings. The errors of gRPC end here.
 """
 
 from __future__ import annotations
 
+import random
+import re
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import structlog
@@ -16,12 +19,17 @@ import structlog
 from tickrail.coord import stubs
 from tickrail.coord.server import Server, credentials
 from tickrail.coord.settings import EtcdSettings
+from tickrail.core.clock import SystemClock
 from tickrail.core.errors import SetupError, TickrailError, UnavailableError
 from tickrail.core.ports_ownership import LeaseLostError
 
 OLDEST_VERSION = (3, 5)
 
 _LOG = structlog.get_logger()
+_CLOCK = SystemClock()
+_SHORTEST = 0.1
+"""Seconds; less is not given to a server when the call's time is used up."""
+_NOT_CONNECTED = "failed to connect to all addresses; last error: "
 _NOT_ANSWERED = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -33,6 +41,11 @@ _NOT_ANSWERED = {
 }
 
 Metadata = list[tuple[str, str]]
+T = TypeVar("T")
+
+
+class _NotReachedError(UnavailableError):
+    """There was no connection to the server, so nothing was sent."""
 
 
 class EtcdClient:
@@ -45,9 +58,9 @@ class EtcdClient:
     def __init__(self, settings: EtcdSettings) -> None:
         self._settings = settings
         creds = credentials(settings)
-        self._servers = [Server(a, creds, settings.call_timeout) for a in settings.addresses]
+        self._servers = [Server(a, creds) for a in settings.addresses]
         self._lock = threading.Lock()
-        self._current = 0
+        self._current = random.SystemRandom().randrange(len(self._servers))
         self._token: str | None = None
         self._answering = threading.Event()
         self._answering.set()
@@ -79,11 +92,12 @@ class EtcdClient:
             SetupError: etcd refused the user, the password or the access.
         """
 
-        def once(index: int, metadata: Metadata) -> Any:  # noqa: ANN401 - a message
-            made = self._call(index, service, method)
-            return made(request, timeout=self._settings.call_timeout, metadata=metadata)
+        def once(index: int, seconds: float) -> Any:  # noqa: ANN401 - a message
+            metadata = self._metadata(index, seconds)
+            made = self._call(index, service, method, seconds)
+            return made(request, timeout=seconds, metadata=metadata)
 
-        return self._authorised(once)
+        return self._answer(once)
 
     def exchange(self, service: str, method: str, request: object) -> Any:  # noqa: ANN401 - a message
         """One message there and one back over a streaming call, which is then ended.
@@ -92,10 +106,10 @@ class EtcdClient:
             UnavailableError: no answer within the deadline.
         """
 
-        def once(index: int, metadata: Metadata) -> Any:  # noqa: ANN401 - a message
-            made = self._call(index, service, method)
-            timeout = self._settings.call_timeout
-            stream = made(iter([request]), timeout=timeout, metadata=metadata)
+        def once(index: int, seconds: float) -> Any:  # noqa: ANN401 - a message
+            metadata = self._metadata(index, seconds)
+            made = self._call(index, service, method, seconds)
+            stream = made(iter([request]), timeout=seconds, metadata=metadata)
             try:
                 return next(stream)
             except StopIteration:
@@ -103,7 +117,7 @@ class EtcdClient:
             finally:
                 stream.cancel()
 
-        return self._authorised(once)
+        return self._answer(once)
 
     def stream(self, service: str, method: str, requests: Iterable[object]) -> tuple[Any, int]:
         """A streaming call that stays open, and the number of its server.
@@ -111,10 +125,13 @@ class EtcdClient:
         Its iterator raises `grpc.RpcError`; give that to `failed`. It ends when its server has no
         leader.
         """
-        index = self._current
-        metadata = [*self._metadata(index), ("hasleader", "true")]
-        made = self._call(index, service, method)
-        return made(requests, metadata=metadata), index
+
+        def once(index: int, seconds: float) -> tuple[Any, int]:
+            metadata = [*self._metadata(index, seconds), ("hasleader", "true")]
+            made = self._call(index, service, method, seconds)
+            return made(requests, metadata=metadata), index
+
+        return self._round(once)
 
     def failed(self, error: grpc.RpcError, index: int) -> TickrailError:
         """Take note of a failed call: go to another server, or forget the token; what to raise."""
@@ -128,8 +145,11 @@ class EtcdClient:
             if code is grpc.StatusCode.UNAVAILABLE and not detail.startswith("etcdserver"):
                 self._servers[index].lost()
             self._away(index)
-            reason = detail if code is grpc.StatusCode.UNAVAILABLE else code.value[1]
-            return UnavailableError(f"{where} does not answer: {reason}")
+            reason = _reason(detail) if code is grpc.StatusCode.UNAVAILABLE else code.value[1]
+            said = f"{where} does not answer: {reason}"
+            if detail.startswith(_NOT_CONNECTED):
+                return _NotReachedError(said)
+            return UnavailableError(said)
         if code is grpc.StatusCode.NOT_FOUND and "lease not found" in detail:
             return LeaseLostError("the lease has ended")
         return SetupError(f"{where} refuses: {detail} ({code.value[1]})")
@@ -140,13 +160,20 @@ class EtcdClient:
             self._token = None
 
     def version(self) -> str:
-        """The version of the server in use.
+        """The version of a server that answers; each is asked in turn until one does.
 
         Raises:
             SetupError: it is older than the oldest supported one.
-            UnavailableError: no answer.
+            UnavailableError: none answers.
         """
-        answer = self.unary("Maintenance", "Status", stubs.message("StatusRequest")())
+        request = stubs.message("StatusRequest")()
+        for left in reversed(range(len(self._servers))):
+            try:
+                answer = self.unary("Maintenance", "Status", request)
+                break
+            except UnavailableError:
+                if not left:
+                    raise
         version = str(answer.version)
         numbers = tuple(int(n) for n in version.split(".")[:2] if n.isdigit())
         if numbers < OLDEST_VERSION:
@@ -159,23 +186,37 @@ class EtcdClient:
         for server in self._servers:
             server.close()
 
-    def _authorised(self, once: Callable[[int, Metadata], Any]) -> Any:  # noqa: ANN401 - a message
+    def _answer(self, once: Callable[[int, float], Any]) -> Any:  # noqa: ANN401 - a message
+        answer = self._round(lambda index, seconds: self._authorised(once, index, seconds))
+        self._answering.set()
+        return answer
+
+    def _round(self, once: Callable[[int, float], T]) -> T:
+        """Do it with the server in use, or where that cannot be reached with one that can."""
+        ends = _CLOCK.monotonic() + self._settings.call_timeout
+        for left in reversed(range(len(self._servers))):
+            seconds = ends - _CLOCK.monotonic()
+            try:
+                return once(self._current, max(seconds, _SHORTEST))
+            except _NotReachedError:
+                if not left or seconds <= _SHORTEST:
+                    raise
+        raise AssertionError  # there is a server
+
+    def _authorised(self, once: Callable[[int, float], Any], index: int, seconds: float) -> Any:  # noqa: ANN401 - a message
         """Make a call; once more with a new token when the one it had is no longer good."""
-        index = self._current
         try:
-            answer = once(index, self._metadata(index))
+            return once(index, seconds)
         except grpc.RpcError as error:
             known = self.failed(error, index)
             if not _token_refused(error) or not self._settings.username:
                 raise known from None
-            try:
-                answer = once(index, self._metadata(index))
-            except grpc.RpcError as again:
-                raise self.failed(again, index) from None
-        self._answering.set()
-        return answer
+        try:
+            return once(index, seconds)
+        except grpc.RpcError as again:
+            raise self.failed(again, index) from None
 
-    def _metadata(self, index: int) -> Metadata:
+    def _metadata(self, index: int, seconds: float) -> Metadata:
         if not self._settings.username:
             return []
         with self._lock:
@@ -185,22 +226,22 @@ class EtcdClient:
                 name=self._settings.username, password=self._settings.password
             )
             try:
-                made = self._call(index, "Auth", "Authenticate")
-                token = str(made(request, timeout=self._settings.call_timeout).token)
+                made = self._call(index, "Auth", "Authenticate", seconds)
+                token = str(made(request, timeout=seconds).token)
             except grpc.RpcError as error:
                 raise self.failed(error, index) from None
             with self._lock:
                 self._token = token
         return [("token", token)]
 
-    def _call(self, index: int, service: str, method: str) -> Callable[..., Any]:
+    def _call(self, index: int, service: str, method: str, seconds: float) -> Callable[..., Any]:
         server = self._servers[index]
         try:
-            server.reach()
+            server.reach(seconds)
         except UnavailableError as error:
             self._away(index)
             detail = f"{self._where(index)} does not answer: {error.detail}"
-            raise UnavailableError(detail) from None
+            raise _NotReachedError(detail) from None
         return server.call(service, method)
 
     def _where(self, index: int) -> str:
@@ -223,3 +264,8 @@ def _token_refused(error: grpc.RpcError) -> bool:
     return error.code() is grpc.StatusCode.UNAUTHENTICATED or "auth store is old" in (
         error.details() or ""
     )
+
+
+def _reason(detail: str) -> str:
+    """What gRPC says of a connection that failed, without what is said anyway: where."""
+    return re.sub(r"^UNKNOWN: (?:ipv[46]|dns|unix):\S+: ", "", detail.removeprefix(_NOT_CONNECTED))

@@ -56,13 +56,11 @@ class Server:
     Args:
         address: `host:port`.
         creds: from `credentials`.
-        timeout: seconds that the plain connection may take.
     """
 
-    def __init__(self, address: str, creds: grpc.ChannelCredentials | None, timeout: float) -> None:
+    def __init__(self, address: str, creds: grpc.ChannelCredentials | None) -> None:
         self.address = address
         self._creds = creds
-        self._timeout = timeout
         self._lock = threading.Lock()
         self._channel = self._connect()
         self._calls: dict[tuple[str, str], Callable[..., Any]] = {}
@@ -74,8 +72,11 @@ class Server:
         with self._lock:
             self._unreachable = True
 
-    def reach(self) -> None:
+    def reach(self, seconds: float) -> None:
         """Return if the server can be reached, or is not known to be unreachable.
+
+        Args:
+            seconds: so long may the plain connection take.
 
         Raises:
             UnavailableError: it cannot; the message is the reason alone.
@@ -84,7 +85,7 @@ class Server:
             return
         host, _, port = self.address.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), self._timeout).close()
+            socket.create_connection((host.strip("[]"), int(port)), seconds).close()
         except OSError as error:
             raise UnavailableError(error.strerror or str(error)) from None
         with self._lock:

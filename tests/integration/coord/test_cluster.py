@@ -86,6 +86,8 @@ def test_the_member_in_use_is_lost(
     until(lambda: quick(coordinator.snapshot), TRUST, 0.1)
     assert coordinator.snapshot().owners == {Partition(0): key}
     assert cluster.leader() != lost
+    # Who starts now, and would begin at the lost one, finds another.
+    assert connected(connect, cluster, lost).version() == cluster.version
 
     # The watch went over to another member with the calls.
     until(lambda: watch.connections >= 2, 10)
