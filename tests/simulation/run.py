@@ -94,6 +94,15 @@ def told(made: History, result: Result, lines: int = _LINES) -> Iterator[str]:
     yield f"BROKEN: {result.violation}" if result.violation else "every rule holds"
 
 
+def shortest(seed: int) -> Iterator[str]:
+    """The shortest history that still breaks the rule which this seed's breaks, told."""
+    made = history(seed)
+    broken = run(made).violation
+    if broken is not None:
+        made = shrink(made, broken.rule)
+    yield from told(made, run(made, trace=True))
+
+
 @dataclass
 class Report:
     """What many seeds gave."""

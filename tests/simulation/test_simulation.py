@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.simulation.bugs import planted
 from tests.simulation.plan import History, history
-from tests.simulation.run import Report, run, run_seeds, shrink, told
+from tests.simulation.run import Report, run, run_seeds, shortest, shrink, told
 
 PARTS, SEEDS = 8, 250
 BUG = "Trust is counted from the answer to a renewal, not from its sending"
@@ -33,7 +33,8 @@ def say(capsys: pytest.CaptureFixture[str], report: Report) -> None:
 def test_every_rule_holds(part: int, capsys: pytest.CaptureFixture[str]) -> None:
     report = run_seeds(range(part * SEEDS, (part + 1) * SEEDS))
     say(capsys, report)
-    assert report.broken == []
+    if report.broken:
+        pytest.fail("\n".join(shortest(report.broken[0][0])))
     assert report.seeds == SEEDS
     assert report.counts.keys() >= FAULTS, "each kind of fault happens in each part"
 
@@ -53,6 +54,14 @@ def failing() -> History:
             for made in map(history, range(2000))
             if bug.may_show(made) and run(made).violation is not None
         )
+
+
+def test_a_failing_seed_is_told_by_its_shortest_history(failing: History) -> None:
+    with planted(BUG):
+        text = "\n".join(shortest(failing.seed))
+    assert text.startswith(f"seed {failing.seed}: 2 schedulers, 1 workers")
+    assert text.count("call process=") == 1
+    assert text.endswith("trusts")
 
 
 def test_a_failing_history_is_shortened_kept_and_replayed(failing: History, tmp_path: Path) -> None:
