@@ -8,7 +8,6 @@ import pytest
 from tests.support.stub_api import Answer, StubApi, problem
 from tests.unit.cli.conftest import Tickrail
 
-from tickrail.core.clock import SystemClock
 from tickrail_cli import main
 
 EMPTY = Answer(body={"items": [], "next_cursor": None})
@@ -20,20 +19,13 @@ def test_the_help_names_every_command_and_imports_none(tickrail: Tickrail) -> No
     assert all(f"  {name} " in said.out for name in main.COMMANDS)
 
 
-def test_the_help_is_quick_and_needs_nothing_heavy() -> None:
+def test_the_help_needs_nothing_heavy() -> None:
     code = (
         "import sys; from tickrail_cli.main import run; run(['--help']);"
         "print([m for m in ('httpx','rich','pydantic','yaml','psycopg') if m in sys.modules])"
     )
-    best = 99.0
-    for _ in range(3):
-        before = SystemClock().monotonic()
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        best = min(best, SystemClock().monotonic() - before)
-        assert done.stdout.splitlines()[-1] == "[]"
-    assert best < 1.0  # 0.13 s alone; the machine of the tests is shared
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("name", [n for n in main.COMMANDS if n not in {"up", "down"}])

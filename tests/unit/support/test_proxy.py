@@ -113,10 +113,9 @@ def test_a_delay_counts_both_ways(client: socket.socket, proxy: TcpProxy) -> Non
     began = CLOCK.monotonic()
     assert ask(client, b"slow") == b"slow"
     assert CLOCK.monotonic() - began >= 0.2
+    proxy.delay(600.0)
     proxy.heal()
-    began = CLOCK.monotonic()
     assert ask(client, b"quick") == b"quick"
-    assert CLOCK.monotonic() - began < 0.1
 
 
 def test_healing_brings_what_is_delayed_at_once(client: socket.socket, proxy: TcpProxy) -> None:
@@ -176,10 +175,9 @@ def test_bandwidth_is_shared_out(client: socket.socket, proxy: TcpProxy) -> None
     began = CLOCK.monotonic()
     ask(client, b"x" * 30_000)
     assert CLOCK.monotonic() - began >= 0.25
+    proxy.bandwidth(50)
     proxy.heal()
-    began = CLOCK.monotonic()
     ask(client, b"x" * 30_000)
-    assert CLOCK.monotonic() - began < 0.2
 
 
 def test_a_server_that_is_away_is_a_reset(proxy: TcpProxy, echo: Echo) -> None:
