@@ -216,8 +216,9 @@ class MemoryLaunches:
         row = self.api.db.launches.get(launch)
         return None if row is None else self._record(row)
 
-    def cancel_open(self, job: JobId, *, running: bool) -> int:
-        rows = [r for r in self.api.db.of_job(job) if running or r.state is not State.RUNNING]
+    def cancel_open(self, jobs: Sequence[JobId], *, running: bool) -> int:
+        every = [r for job in jobs for r in self.api.db.of_job(job)]
+        rows = [r for r in every if running or r.state is not State.RUNNING]
         for row in rows:
             self.api.db.cancel(row, self.now)
         return len(rows)

@@ -261,8 +261,12 @@ class LaunchRecords(Protocol):
         """Cancel an open launch, or ask it to stop where it runs; None: it is not open."""
         ...
 
-    def cancel_open(self, job: JobId, *, running: bool) -> int:
-        """Cancel the open launches of a job; running ones are asked to stop, or left alone."""
+    def cancel_open(self, jobs: Sequence[JobId], *, running: bool) -> int:
+        """Cancel the open launches of jobs; running ones are asked to stop, or left alone.
+
+        One call for all jobs of a transaction: launches are locked in the order of their ids, and
+        a second call would begin at the first id anew, against those who hold higher ones.
+        """
         ...
 
     def terminate_open(self, job: JobId) -> int:

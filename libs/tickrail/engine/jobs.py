@@ -311,7 +311,7 @@ class Jobs:
             return
         check_version(tx, job, wanted)
         tx.jobs.move(replace(job, state=JobState.DELETED, next_run_at=None, paused=None))
-        tx.launches.cancel_open(job.id, running=False)
+        tx.launches.cancel_open([job.id], running=False)
         tx.audit("job.delete", f"job:{job.id}", job.definition, None)
         tx.wake_schedulers()
 

@@ -174,7 +174,7 @@ def _apply_overlap(tx: Transaction, job: JobRecord, policy: Overlap) -> State:
         tx.launches.terminate_open(job.id)
         return State.DUE
     if policy is Overlap.CANCEL_OTHER:
-        tx.launches.cancel_open(job.id, running=True)
+        tx.launches.cancel_open([job.id], running=True)
         return State.HELD
     room = {Overlap.SKIP: 0, Overlap.BUFFER_ONE: 1, Overlap.BUFFER_ALL: MAX_BUFFERED}[policy]
     if others.held < room:

@@ -34,7 +34,7 @@ from tickrail.core.ids import JobId, TenantId, uuid7
 from tickrail.core.job_filter import JobFilter, JobState
 from tickrail.core.ports_api import JobRecord, OperationQueue, Transaction
 from tickrail.core.ports_operations import OperationRecord, OperationState
-from tickrail.engine.pauses import Pauses
+from tickrail.engine.pauses import InFlight, Pauses
 
 log = structlog.get_logger("tickrail.operations")
 
@@ -136,8 +136,12 @@ class Operations:
             return False
         body = dict(op.request)
         where = _filter(Reader(body.pop("filter")))
+        # Of all jobs at once, after the loop: see `cancel_open`.
+        cancels = body.get("in_flight") == InFlight.CANCEL
+        if cancels:
+            del body["in_flight"]
         jobs = tx.operations.jobs(where, op.created_at, op.position, BATCH)
-        changed, errors = 0, []
+        changed, treated, errors = 0, [], []
         for job in jobs:
             try:
                 after = self._each[Kind(op.kind)](tx, job.id, body)
@@ -146,6 +150,9 @@ class Operations:
                 errors.append({"job": named, "code": e.code, "detail": str(e)[:500]})
             else:
                 changed += after.updated_at == tx.now
+                treated.append(job.id)
+        if cancels and treated:
+            tx.launches.cancel_open(treated, running=True)
         more = len(jobs) == BATCH
         done = op.done + len(jobs)
         tx.operations.update(

@@ -79,7 +79,7 @@ class Pauses:
         )
         tx.jobs.move(paused, resume_at=until)
         if in_flight is InFlight.CANCEL:
-            tx.launches.cancel_open(job.id, running=True)
+            tx.launches.cancel_open([job.id], running=True)
         tx.audit("job.pause", f"job:{job.id}", None, paused.paused)
         tx.wake_schedulers()
         return paused

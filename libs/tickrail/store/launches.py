@@ -252,9 +252,10 @@ class LaunchTable:
         ).one_or_none()
         return None if row is None else self.find(launch)
 
-    def cancel_open(self, job: JobId, *, running: bool) -> int:
-        """Cancel the open launches of a job; running ones are asked to stop, or left alone."""
-        return self._tx.execute(_SQL["cancel_open"], {"job": job, "running": running}).rowcount
+    def cancel_open(self, jobs: Sequence[JobId], *, running: bool) -> int:
+        """Cancel the open launches of jobs; running ones are asked to stop, or left alone."""
+        keys = {"jobs": list(jobs), "running": running}
+        return self._tx.execute(_SQL["cancel_open"], keys).rowcount
 
     def terminate_open(self, job: JobId) -> int:
         """End the open launches of a job and take their claims away."""

@@ -203,10 +203,11 @@ class PostgresOwnerStore:
         self, cursor: Cursor, owned: Owned, planned: Sequence[Planned], oldest: datetime
     ) -> tuple[list[Publication], int]:
         """Everything that a batch of decisions says, in the order of the locks."""
-        for name, ids in (
-            ("cancel_open", [p.job.id for p in planned if p.decision.cancel_open]),
-            ("terminate_open", [p.job.id for p in planned if p.decision.terminate_open]),
-        ):
+        cancel = [p.job.id for p in planned if p.decision.cancel_open]
+        terminate = [p.job.id for p in planned if p.decision.terminate_open]
+        if cancel and terminate:
+            cursor.execute(_SQL["lock_open"], {"jobs": cancel + terminate})
+        for name, ids in (("cancel_open", cancel), ("terminate_open", terminate)):
             if ids:
                 cursor.execute(_SQL[name], {"jobs": ids})
         pairs = [(p.job, n) for p in planned for n in p.launches]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -101,7 +101,17 @@ class PostgresWorkerStore:
     connection for claims moves the sequence on to the clock: no number is given twice.
     """
 
-    def __init__(self, settings: DatabaseSettings) -> None:
+    def __init__(
+        self, settings: DatabaseSettings, *, written: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """A store that opens its connections at first use.
+
+        Args:
+            settings: the engine role's.
+            written: called in the transaction of `claim` and `finish`, with this name, when
+                everything is written and nothing is committed.
+        """
+        self._written = written
         usual = replace(settings, statement_timeout=_TIMEOUT, idle_timeout=_TIMEOUT)
         soon = replace(settings, statement_timeout=_EXTEND_TIMEOUT, idle_timeout=_EXTEND_TIMEOUT)
         self._claims = Session(usual, on_open=self._opened)
@@ -137,6 +147,7 @@ class PostgresWorkerStore:
                 got = {c.id for c in granted}
                 rest = [r for r in requests if r.id not in got]
                 refused = _why_refused(cursor, rest)
+            self._written("claim")
         return ClaimAnswer(now, granted, refused)
 
     def finish(self, ends: Sequence[Finish]) -> FinishAnswer:
@@ -145,6 +156,9 @@ class PostgresWorkerStore:
         bad = [e for e in ends if e.verdict.state is not State.SUCCEEDED]
         states: dict[LaunchId, State] = {}
         with self._ends.transaction() as cursor:
+            if good and bad:
+                keys = {"id": [e.id for e in ends], "scheduled_at": [e.scheduled_at for e in ends]}
+                cursor.execute(_SQL["lock_running"], keys)
             if good:
                 rows = cursor.execute(
                     _SQL["succeed"],
@@ -179,6 +193,7 @@ class PostgresWorkerStore:
             )
             if any(e.wakes for e in ends):
                 cursor.execute("select pg_notify(%s, '')", [WAKE_CHANNEL])
+            self._written("finish")
         return FinishAnswer(states, [e.id for e in ends if e.id not in states])
 
     def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:

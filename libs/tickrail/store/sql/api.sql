@@ -6,11 +6,11 @@ select make_day(d) from unnest(cast(:days as date[])) d
 where to_regclass('public.launches_' || to_char(d, 'YYYYMMDD')) is null
 
 -- name: cancel_open
--- Cancels the open launches of a job, in id order, so that two updates of many cannot deadlock.
+-- Cancels the open launches of jobs, in id order, so that two updates of many cannot deadlock.
 -- Running ones are asked to stop, or left alone.
 with l as (
   select scheduled_at, id from launches
-  where job_id = :job and phase < 3 and (:running or state <> 'running')
+  where job_id = any(cast(:jobs as uuid[])) and phase < 3 and (:running or state <> 'running')
   order by id
   for no key update
 )

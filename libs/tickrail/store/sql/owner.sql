@@ -164,6 +164,12 @@ from unnest(%(id)b::uuid[], %(next_run_at)b::timestamptz[], %(last_slot)b::times
   as m (id, next_run_at, last_slot, launched, error, awaits, by_hand)
 where j.id = m.id
 
+-- name: lock_open
+-- Locks the open launches of jobs that two statements of one transaction end, in id order over both.
+select from launches where job_id = any(%(jobs)b::uuid[]) and phase < 3
+order by id
+for no key update
+
 -- name: cancel_open
 -- Asks the open launches of jobs to stop: what does not run yet is cancelled at once.
 with l as (

@@ -33,6 +33,14 @@ select t.id, t.state, t.attempt, t.due_at > clock_timestamp(),
 from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[]) as m (id, scheduled_at)
 join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
 
+-- name: lock_running
+-- Locks launches that two statements of one transaction end, in id order over both.
+select from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[]) as m (id, scheduled_at)
+join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
+where t.state = 'running'
+order by t.id
+for no key update of t
+
 -- name: succeed
 -- The hot end: attempts that succeeded.
 with m as (
@@ -129,7 +137,15 @@ join dead_letters_owed o on o.scheduled_at = m.scheduled_at and o.id = m.id
 
 -- name: settle
 -- The dead letter of this attempt is published.
+with l as (
+  select t.scheduled_at, t.id
+  from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(attempt)b::int4[])
+    as m (id, scheduled_at, attempt)
+  join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
+  where t.attempt = m.attempt and t.dlq_owed
+  order by t.id
+  for no key update of t
+)
 update launches t set dlq_owed = false
-from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(attempt)b::int4[])
-  as m (id, scheduled_at, attempt)
-where t.scheduled_at = m.scheduled_at and t.id = m.id and t.attempt = m.attempt and t.dlq_owed
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
