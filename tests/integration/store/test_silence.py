@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -10,14 +12,19 @@ from psycopg import conninfo
 from sqlalchemy import text
 from tests.support.database import Database
 from tests.support.proxy import TcpProxy
+from tests.support.store_bed import EPOCH, OWNED, P0, PostgresBed, make_job
+from tests.support.stub_planner import StubPlanner
 from tests.support.until import until
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
+from tickrail.core.ids import Epoch
+from tickrail.core.ports_ownership import RaiseOutcome
 from tickrail.store.engine import ApiDatabase
 from tickrail.store.fence import PostgresFenceStore
 from tickrail.store.installation import read_installation
 from tickrail.store.listen import WakeListener
+from tickrail.store.owner import PostgresOwnerStore
 from tickrail.store.session import DatabaseSettings, Session, SessionPool
 
 pytestmark = pytest.mark.integration
@@ -35,10 +42,10 @@ def proxy(database: Database) -> Iterator[TcpProxy]:
 
 def through(proxy: TcpProxy, url: str) -> DatabaseSettings:
     made = conninfo.make_conninfo(url, host="127.0.0.1", port=proxy.port)
-    return DatabaseSettings(made, statement_timeout=0.5, idle_timeout=2.0)
+    return DatabaseSettings(made, statement_timeout=0.5, idle_timeout=2.0, connect_within=2)
 
 
-@pytest.mark.parametrize("direction", ["both", "to_server", "to_client"])
+@pytest.mark.parametrize("direction", ["both", "to_client"])
 def test_a_session_gives_up_on_a_server_that_does_not_answer(
     database: Database, proxy: TcpProxy, direction: str
 ) -> None:
@@ -62,9 +69,9 @@ def test_a_statement_that_takes_its_time_is_not_given_up(
 ) -> None:
     settings = replace(through(proxy, database.engine_url), statement_timeout=5.0)
     session = Session(settings)
-    proxy.delay(0.3)
+    proxy.delay(0.1)
     with session.transaction() as cursor:
-        assert cursor.execute("select 1 from pg_sleep(1)").fetchone() == (1,)
+        assert cursor.execute("select 1 from pg_sleep(0.5)").fetchone() == (1,)
     session.close()
 
 
@@ -79,6 +86,41 @@ def test_the_look_at_the_database_comes_back_and_so_the_member_key_can_go(
         fence.database_now()
     assert CLOCK.monotonic() - began < 8
     fence.close()
+
+
+def test_an_owner_that_is_cut_off_inside_a_tick_holds_no_taker_up(
+    bed: PostgresBed, database: Database, proxy: TcpProxy
+) -> None:
+    """The server ends its transaction after 2 s, whatever the owner still believes."""
+    job = make_job(bed, due_in=-1)
+    old = PostgresOwnerStore(through(proxy, database.engine_url))
+    fence = PostgresFenceStore(DatabaseSettings(database.engine_url))
+    inside = threading.Event()
+    planner = StubPlanner()
+
+    def cut_off() -> None:
+        proxy.blackhole()
+        inside.set()
+
+    planner.inside = cut_off
+    with ThreadPoolExecutor(1) as pool:
+        ticking = pool.submit(old.tick, OWNED, 10, planner)
+        assert inside.wait(10)
+        began = CLOCK.monotonic()
+        until(lambda: raised(fence), 10)
+        assert CLOCK.monotonic() - began < 5
+        with pytest.raises(UnavailableError, match="no answer within 4 s"):
+            ticking.result(20)
+    assert bed.launches(job) == []
+    old.close()
+    fence.close()
+
+
+def raised(fence: PostgresFenceStore) -> bool:
+    try:
+        return fence.raise_epoch(P0, Epoch(EPOCH + 1), "b-1") is RaiseOutcome.RAISED
+    except UnavailableError:
+        return False
 
 
 def test_the_api_gives_up_too(database: Database, proxy: TcpProxy) -> None:
