@@ -94,7 +94,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     check_broker(kafka)
     Topics(kafka).ensure_queues(prefix, queues, installation.kafka_partitions)
 
-    postgres = PostgresWorkerStore(database)
+    postgres = PostgresWorkerStore(
+        database, written=lambda what: failpoints.hit(f"worker.{what}.written")
+    )
     store = failpoints.watch(postgres, "worker")
     consumer = LaunchConsumer(kafka, clock, settings.name)
     buried, dead = KafkaPublisher(kafka, clock, "undecodable"), KafkaPublisher(kafka, clock, "dead")

@@ -8,7 +8,7 @@ woken) or waits there (`sleep`).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,8 +44,9 @@ SCHEDULER_POINTS = (
     "owner.sweep.before", "owner.sweep.after", "owner.reap.before", "owner.reap.after",
 )  # fmt: skip
 WORKER_POINTS = (
-    "worker.claim.before", "worker.claim.after", "executor.start.before", "executor.start.after",
-    "executor.effect.after", "worker.finish.before", "worker.finish.after",
+    "worker.claim.before", "worker.claim.written", "worker.claim.after",
+    "executor.start.before", "executor.start.after", "executor.effect.after",
+    "worker.finish.before", "worker.finish.written", "worker.finish.after",
     "worker.extend.before", "worker.extend.after", "consumer.commit.before",
     "consumer.commit.after",
 )  # fmt: skip
@@ -155,11 +156,7 @@ def play(
     """
     history = History(found, effects)
     services = found.services
-    stopped = [services[blow.service].process for blow in blows]
-    for process in stopped:
-        assert process is not None
-        process.terminate()
-    assert [process.wait(60) for process in stopped if process is not None] == [0] * len(blows)
+    _end(services[blow.service] for blow in blows)
     try:
         _traffic(history, effects)
         for blow in blows:
@@ -179,6 +176,15 @@ def play(
     judgement = history.judge(last, folder, name)
     missed = [blow for blow in blows if blow.service not in struck]
     return Played(judgement, struck, history.lines(last), missed)
+
+
+def _end(victims: Iterable[Service]) -> None:
+    """End them in good order, all at once: each is started anew with its failpoint."""
+    processes = {one.name: one.process for one in victims if one.process is not None}
+    for process in processes.values():
+        process.terminate()
+    codes = {name: process.wait(60) for name, process in processes.items()}
+    assert not any(codes.values()), f"exit codes after SIGTERM: {codes}"
 
 
 def _strike(found: Installation, history: History, blows: Sequence[Blow]) -> dict[str, Struck]:

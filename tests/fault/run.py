@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,9 +49,9 @@ def run(seeds: Sequence[int], folder: Path, journal: Path | None) -> list[int]:
             for seed in seeds[n : n + BED_EVERY]:
                 try:
                     played = play(found, effects, chosen(seed), folder, f"seed-{seed}")
-                except AssertionError as error:
+                except AssertionError:
                     blows = ", ".join(map(str, chosen(seed)))
-                    say(f"seed {seed} FAILED ({blows}): {error}")
+                    say(f"seed {seed} FAILED ({blows})\n{traceback.format_exc(limit=-2)}")
                     failed.append(seed)
                     continue
                 say(told(seed, played))
@@ -75,6 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.journal is not None and given.journal.exists():
         done = {int(line) for line in given.journal.read_text().split()}
     left = [seed for seed in seeds if seed not in done]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with it
     with tempfile.TemporaryDirectory(prefix="tickrail-histories-") as temporary:
         kept = given.keep or os.environ.get(KEEP_VARIABLE)
         failed = run(left, Path(kept or temporary), given.journal)

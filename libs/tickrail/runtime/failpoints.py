@@ -65,11 +65,13 @@ POINTS: Mapping[str, str] = {
     "letters.publish.after": "a dead letter is handed to the client (worker: likewise)",
     # the worker
     "worker.claim.before": "messages are there, nothing is claimed",
+    "worker.claim.written": "in the transaction: launches are claimed, not committed",
     "worker.claim.after": "launches are claimed, none is started",
     "executor.start.before": "a claimed launch is about to be started: its claim was looked at",
     "executor.start.after": "the executor has the run",
     "executor.effect.after": "the run has ended, its end is not queued for the database",
     "worker.finish.before": "ends are about to be written",
+    "worker.finish.written": "in the transaction: ends are written, not committed",
     "worker.finish.after": "ends are written, no offset is done for them",
     "worker.extend.before": "claims are about to be extended",
     "worker.extend.after": "claims are extended, the worker does not know that",

@@ -37,6 +37,8 @@ SPECIAL = {
     *RELAY_POINTS.result.values(),
     "owner.tick.written",
     "owner.mark_queued.written",
+    "worker.claim.written",
+    "worker.finish.written",
 }
 
 
