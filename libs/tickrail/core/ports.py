@@ -347,7 +347,7 @@ class OwnerStore(Protocol):
         """End claims that expired.
 
         Each update names the claim and the expiry that it saw and takes a cancel request as it
-        then is; zero rows is an ordinary answer.
+        then is; zero rows is an ordinary answer. Rows locked by somebody are passed over.
         """
         ...
 

@@ -372,7 +372,9 @@ class PostgresOwnerStore:
                 for c in lost
                 if c.partition in held
             ]
-            states = end_attempts(cursor, ends)
+            keys = {"id": [e.id for e in ends], "scheduled_at": [e.scheduled_at for e in ends]}
+            free = {row[0] for row in cursor.execute(_SQL["lock_lost"], keys)}
+            states = end_attempts(cursor, [e for e in ends if e.id in free])
         return Swept(Counter(state.value for state in states.values()), fence)
 
     def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:

@@ -29,8 +29,10 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Epoch
 from tickrail.core.ports_ownership import FenceStore, RaiseOutcome
 from tickrail.core.states import State
+from tickrail.engine.reaper import decide
 from tickrail.store.fence import PostgresFenceStore
 from tickrail.store.session import DatabaseSettings
+from tickrail.store.worker import PostgresWorkerStore
 
 pytestmark = pytest.mark.integration
 
@@ -251,3 +253,29 @@ def test_a_new_generation_is_above_every_claim_and_seen_without_a_restart(
     fresh.finish([end_of(second, verdict(second, State.DUE))])
     third = claim_one(bed, store, launch, 3)
     assert first.claim < second.claim < third.claim < 1 << 53
+
+
+def test_the_reaper_does_not_wait_for_a_worker_that_stands_still_in_its_transaction(
+    bed: PostgresBed,
+) -> None:
+    """Its claim has ended while its end is written and not committed: the others are reaped."""
+    store, worker = bed.owner(), bed.worker()
+    standing, lost = (claim_one(bed, worker, make_launch(bed)) for _ in range(2))
+    bed.advance(31)
+    reached, go = threading.Event(), threading.Event()
+
+    def hold(_: str) -> None:
+        reached.set()
+        assert go.wait(20)
+
+    frozen = PostgresWorkerStore(DatabaseSettings(bed.database.engine_url), written=hold)
+    with thread() as pool:
+        end = end_of(standing, verdict(standing, State.SUCCEEDED), outcome="ok")
+        finishing = pool.submit(frozen.finish, [end])
+        assert reached.wait(10)
+        assert store.reap(OWNED, 10, decide).moved == {"due": 1}
+        go.set()
+        assert finishing.result(10).states == {standing.id: State.SUCCEEDED}
+    frozen.close()
+    assert bed.row(lost.id).state is State.DUE
+    assert store.reap(OWNED, 10, decide).total == 0

@@ -355,6 +355,16 @@ where l.partition = any(%(partitions)b::int2[]) and l.phase = 2 and l.state = 'r
 order by l.id
 limit %(limit)s
 
+-- name: lock_lost
+-- Locks lost launches, those left out that a worker locks: it finishes or extends at this moment, or
+-- stands still in its transaction, for which the owner's other work must not wait.
+select t.id
+from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[]) as m (id, scheduled_at)
+join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
+where t.state = 'running'
+order by t.id
+for no key update of t skip locked
+
 -- name: owed_letters
 -- Dead letters owed for too long.
 select id, scheduled_at, job_id, job_name, tenant_id, partition, queue, attempt, failures,
