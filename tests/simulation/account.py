@@ -53,7 +53,7 @@ FENCED = frozenset(
 )  # fmt: skip
 NEW = "new"
 OUTAGE, OUTAGE_SEEN, REST = 5.0, 2.5, 6.0
-"""What is an outage, after how long it is noticed, and how long the reaper rests: seconds."""
+"""What is an outage, how long a process looks before it, how long the reaper rests: seconds."""
 MOVES: dict[str, set[tuple[str, str]]] = {
     "tick": {(NEW, "due"), (NEW, "held"), ("held", "cancelled"), ("due", "cancelled"),
              ("queued", "cancelled"), ("running", "cancelled")},
@@ -380,7 +380,7 @@ class Account:
         """Who saw the whole of an outage lets workers extend first."""
         for began, ended in self.outages:
             seen = process.began < began - OUTAGE_SEEN and process.held_up_until < began
-            if seen and ended - began > OUTAGE + OUTAGE_SEEN and 0 < self.kernel.now - ended < REST:
+            if seen and ended - began > OUTAGE + 0.5 and 0 < self.kernel.now - ended < REST:
                 raise Violation("the reaper rests after an outage", f"{process.name}: {name}")
 
     def _ended(

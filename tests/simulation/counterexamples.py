@@ -216,6 +216,17 @@ def _drains_are_not_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(placement, "weights", own)
 
 
+@bug(lambda e: e.kind == "down" and e.args["server"] == "db" and e.args["seconds"] > 5)
+def _an_outage_begins_when_it_is_seen(patch: pytest.MonkeyPatch) -> None:
+    """An outage of the database is counted from the call that told of it."""
+
+    def failed(self: Any) -> None:
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+
+    patch.setattr(reaper.Reaper, "database_failed", failed)
+
+
 @bug()
 def _keys_are_put(patch: pytest.MonkeyPatch) -> None:
     """An owner key is put without a look at whether there is one."""

@@ -264,7 +264,7 @@ class _Chooser:
 
     def _down(self, at: float) -> None:
         server = self.rng.choice(("etcd", "db", "kafka", "produce"))
-        self.add(at, "down", server=server, seconds=self.rng.choice((0.5, 4.0, 8.0, 12.0)))
+        self.add(at, "down", server=server, seconds=self.rng.choice((0.5, 4.0, 6.0, 12.0)))
 
     def _cut(self, at: float) -> None:
         rng = self.rng

@@ -21,6 +21,7 @@ class DatabaseProbe:
         clock_skew: by how many seconds the local clock was ahead.
         generation: the installation's generation.
         next_at: the monotonic reading of the next look.
+        answered_at: the monotonic reading when the last look that was answered was sent.
 
     Args:
         store: the fence in PostgreSQL.
@@ -43,6 +44,7 @@ class DatabaseProbe:
         self.clock_skew = 0.0
         self.generation = 0
         self.next_at = float("-inf")
+        self.answered_at = float("-inf")
 
     def look(self) -> None:
         """Look, if it is time to."""
@@ -59,6 +61,7 @@ class DatabaseProbe:
             return
         self._outage.answered()
         self.up = True
+        self.answered_at = sent
         self.next_at = self._clock.monotonic() + self._every
         # The database read its clock somewhere in the round trip; its middle is the best guess.
         self.clock_skew = (local - database).total_seconds() + took / 2

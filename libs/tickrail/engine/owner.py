@@ -132,7 +132,7 @@ class OwnerLoop:
         if "postgres" in self._ownership.unreachable():
             self._reaper.database_failed()
         else:
-            self._reaper.database_answers()
+            self._reaper.database_answers(self._ownership.database_answered_at)
 
     def _still(self, owned: Owned) -> Owned:
         """What was owned when the turn began, if this process may still act for it."""

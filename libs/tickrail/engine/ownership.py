@@ -234,6 +234,11 @@ class Ownership:
                 clock_skew=self._database.clock_skew,
             )
 
+    @property
+    def database_answered_at(self) -> float:
+        """The monotonic reading at which PostgreSQL was there for certain, as far as was looked."""
+        return self._database.answered_at
+
     def unreachable(self) -> Mapping[str, str]:
         """What keeps this process from an owner's work: servers away, a wrong clock."""
         problems = self._database.troubles()

@@ -64,13 +64,14 @@ class Reaper:
         self._metrics = metrics
         self._settings = settings or ReaperSettings()
         self._seen: tuple[float, datetime] | None = None
+        self._answered_at = float("-inf")
         self._away_since: float | None = None
         self._rest_until = 0.0
 
     def database_seen(self, now: datetime) -> None:
         """The database answered, and says that it is `now` there."""
         mono = self._clock.monotonic()
-        self.database_answers()
+        self.database_answers(mono)
         if self._seen is not None:
             moved = (now - self._seen[1]).total_seconds() - (mono - self._seen[0])
             if abs(moved) > self._settings.jump:
@@ -78,15 +79,17 @@ class Reaper:
         self._seen = (mono, now)
 
     def database_failed(self) -> None:
-        """The database did not answer."""
+        """The database did not answer: it may be away since it last did."""
         if self._away_since is None:
-            self._away_since = self._clock.monotonic()
+            never = self._answered_at == float("-inf")
+            self._away_since = self._clock.monotonic() if never else self._answered_at
 
-    def database_answers(self) -> None:
-        """The database is there, as far as is known."""
+    def database_answers(self, at: float) -> None:
+        """The database was there at this monotonic reading, and is as far as is known."""
+        self._answered_at = max(self._answered_at, at)
         since, self._away_since = self._away_since, None
         if since is not None:
-            away = self._clock.monotonic() - since
+            away = self._answered_at - since
             if away > self._settings.outage:
                 self._start_rest("database_was_away", away)
 

@@ -147,6 +147,26 @@ def test_it_rests_after_an_outage_and_when_the_databases_clock_jumps(
     assert world.row(launch).state is State.DUE
 
 
+def test_an_outage_counts_from_the_last_answer() -> None:
+    """A failure comes late where the look before it was long ago, or waited for its answer."""
+    world = Stepped()
+    world.tick()
+    world.advance(4)
+    world.reaper.database_failed()
+    world.advance(2)
+    world.tick()
+    assert world.reaper.resting
+
+
+def test_without_an_answer_before_it_an_outage_counts_from_the_failure() -> None:
+    world = Stepped()
+    world.advance(100)
+    world.reaper.database_failed()
+    world.advance(2)
+    world.tick()
+    assert not world.reaper.resting
+
+
 def test_a_rest_leaves_workers_the_time_to_extend_first() -> None:
     world = Stepped()
     worker = world.worker()
