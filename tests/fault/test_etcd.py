@@ -29,7 +29,9 @@ from tests.support.until import pause, until
 
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
+from tickrail.core.errors import UnavailableError
 from tickrail.core.ports_ownership import Member
+from tickrail.core.sharding import assign
 
 LOG = structlog.get_logger()
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -75,8 +77,18 @@ class Bed:
         return Traffic(self.found, self.effects, self.folder, name)
 
     def settled(self, seconds: float = 40) -> None:
-        until(lambda: self.owners().keys() == set(SCHEDULERS), seconds, 0.1)
+        """Every partition is where it will stay, and nothing is missing."""
+        until(self._placed, seconds, 0.1)
         until(lambda: all(s.ready() for s in self.found.services.values()), seconds, 0.1)
+
+    def _placed(self) -> bool:
+        try:
+            members = self.control.snapshot().members
+        except UnavailableError:
+            return False
+        wanted = assign({m.identity: m.weight for m in members.values()}, PARTITIONS)
+        stored = self.found.query("select partition, owner from partitions")
+        return {m.name for m in members.values()} == set(SCHEDULERS) and dict(stored) == wanted
 
     def owners(self) -> dict[str, list[int]]:
         """The partitions of each scheduler, by the fence rows."""
@@ -372,6 +384,7 @@ def test_etcd_with_an_older_state_or_none_is_refused_until_the_generation_is_rai
     for _ in range(30):
         bed.control.put_member(Member("nobody-1", "nobody", 0.0), lease)
     before = max(epoch for _, epoch, _ in bed.fences())
+    bed.control.remove_member("nobody-1")
     bed.control.revoke(lease)
     until(lambda: max(epoch for _, epoch, _ in bed.fences()) > before + 20, 20, 0.05)
     traffic.goes_on(20)

@@ -78,8 +78,27 @@ class Traffic:
     def judge(self) -> Judgement:
         """All slots up to now have a record, all launches end, and the history is right."""
         last = CLOCK.now().replace(microsecond=0)
-        until(lambda: self.history.ended(last), 60, 0.1)
+        try:
+            until(lambda: self.history.ended(last), 60, 0.1)
+        except AssertionError:
+            raise AssertionError(f"not ended within 60 s: {self._open(last)}") from None
         self.found.pause_jobs()
         judgement = self.history.judge(last, self.folder, self.name)
         assert all(service.alive for service in self.found.services.values())
         return judgement
+
+    def _open(self, last: datetime) -> list[tuple[Any, ...]]:
+        """What has not ended: launches of slots up to this one, and jobs with no record of it."""
+        jobs = list(self.jobs)
+        return [
+            *self.found.query(
+                "select id::text, scheduled_at, partition, state, attempt, publications,"
+                " queued_at, started_at, worker, claim, claim_expires_at, clock_timestamp()"
+                " from launches where job_id = any(%s::uuid[]) and phase < 3"
+                " and scheduled_at <= %s order by scheduled_at limit 20", jobs, last,
+            ),
+            *self.found.query(
+                "select id::text, partition, next_run_at from jobs where id = any(%s::uuid[])"
+                " and state = 'active' and next_run_at <= %s", jobs, last,
+            ),
+        ]  # fmt: skip
