@@ -8,6 +8,8 @@ does not come back.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -21,7 +23,7 @@ import pytest
 from tests.fault.checker import LOSES_TRANSACTIONS
 from tests.fault.history import Effects, install
 from tests.fault.traffic import DOCUMENT, Traffic
-from tests.support.processes import CLOCK, Installation, installation
+from tests.support.processes import CLOCK, Installation, Service, installation
 from tests.support.replica import Replica, with_standbys
 from tests.support.until import pause, until
 
@@ -98,6 +100,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
             },
             prepare=install,
             per_service=lead_everywhere,
+            partitions=16,  # fewer might all fall to one of two members
             proxied={"scheduler-1": ["postgres"], "worker-1": ["postgres"]},
         ) as found,
     ):
@@ -149,21 +152,30 @@ class Watch:
                     self.seen += [row[0] for row in conn.execute(HALF_DONE)]
 
 
-def test_a_postgres_frozen_for_12_s_costs_these_seconds_and_no_owner(bed: Bed) -> None:
+def stopped(process: psutil.Process) -> bool:
+    """Whether it is frozen; one that has ended does nothing either."""
+    try:
+        return process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_postgres_frozen_for_12_s_costs_these_seconds_and_nothing_else(bed: Bed) -> None:
     traffic = bed.traffic("frozen")
-    before = bed.found.query(EPOCHS)
+    assert bed.primary.identity is not None
+    everyone = bed.primary.identity.tree()
     bed.primary.freeze()
-    assert bed.primary.pid is not None
-    assert psutil.Process(bed.primary.pid).status() == psutil.STATUS_STOPPED
-    pause(12.0)
-    bed.primary.thaw()
+    try:
+        until(lambda: all(stopped(process) for process in everyone))
+        pause(12.0)
+    finally:
+        bed.primary.thaw()
     traffic.history.fault("postgres_frozen", "postgres", seconds=12)
     traffic.goes_on(20)
     bed.wait_for_owners()
     for name in ("scheduler-1", "scheduler-2"):
         assert traffic.said(name, "server away")
         assert traffic.said(name, "server back")
-    assert bed.found.query(EPOCHS) == before
     assert traffic.judge().doubled == []
 
 
@@ -222,6 +234,63 @@ def test_a_bad_network_to_postgres_slows_one_scheduler_and_loses_nothing(
     assert traffic.judge().doubled == []
 
 
+@dataclass
+class Shifted(Service):
+    """A scheduler whose clock the test moves."""
+
+    def start(self, failpoints: str = "") -> None:
+        assert not failpoints
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.shifted_scheduler"],
+                env={**self.environment, "TICKRAIL_NAME": self.name},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=Path(__file__).parents[2],
+            )
+
+    def move(self, what: str, seconds: float) -> None:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{what} {seconds}\n".encode())
+        self.process.stdin.flush()
+
+
+def test_a_scheduler_with_a_wrong_clock_steps_down_says_so_and_comes_back(bed: Bed) -> None:
+    """Steps forth and back against the database's clock, and a suspended machine."""
+    usual = bed.found.services["scheduler-2"]
+    third = Shifted("scheduler", "scheduler-3", usual.environment, usual.log.with_name("3.log"))
+    bed.found.services[third.name] = third
+    third.start()
+    until(lambda: third.name in bed.owners(), 60, 0.1)
+    traffic = bed.traffic("clock")
+    for ahead in (2.0, -3.0):
+        third.move("wall", ahead)
+        until(lambda: "clock" in third.problems(), 15, 0.1)
+        assert third.problems()["clock"].startswith("this machine's clock is")
+        assert third.metric("clock_skew_seconds") == pytest.approx(ahead, abs=0.5)
+        until(lambda: third.name not in bed.owners(), 20, 0.1)
+        third.move("wall", -ahead)
+        until(lambda: third.name in bed.owners(), 20, 0.1)
+        until(third.ready, 10, 0.1)
+    assert len(traffic.said(third.name, "local clock is wrong")) == 2
+    before = traffic.history.owned_by(third.name)
+    third.move("suspend", 30)
+    ended = "the trust window ended without a renewal"
+    until(lambda: third.said("ownership lost", reason=ended), 15, 0.1)
+    until(lambda: third.name in bed.owners() and third.ready(), 30, 0.1)
+    traffic.history.fault("clock", third.name, partitions=before)
+    traffic.goes_on(20)
+    assert traffic.judge().doubled == []
+    assert third.end() == 0
+    assert third.process is not None
+    assert third.process.stdin is not None
+    third.process.stdin.close()
+    del bed.found.services[third.name]
+    bed.wait_for_owners()
+
+
 def test_sessions_ended_in_the_middle_of_a_tick_cost_one_call_each(bed: Bed) -> None:
     traffic = bed.traffic("terminated")
     ended: list[str] = []
@@ -255,8 +324,8 @@ def test_a_fence_row_held_by_somebody_for_5_s_delays_its_owner_alone(bed: Bed) -
     traffic.goes_on(20)
     late = "select max(extract(epoch from created_at - scheduled_at)) from launches"
     where = " where partition = any(%s) and scheduled_at between %s and now() - interval '1 s'"
-    assert bed.found.query(late + where, mine, began)[0][0] < 5 + 2 + 2
-    assert bed.found.query(late + where, others, began)[0][0] < 1
+    assert bed.found.query(late + where, mine, began)[0][0] < 15
+    assert bed.found.query(late + where, others, began)[0][0] < 3
     assert bed.found.query(EPOCHS) == before
     assert traffic.judge().doubled == []
 
@@ -286,14 +355,23 @@ def test_a_full_disk_ends_postgres_and_is_no_more_than_an_outage(
 
 
 def test_a_failover_to_a_synchronous_replica_loses_nothing(bed: Bed) -> None:
+    victim = bed.found.services["scheduler-1"]
+    assert all(s.said("no synchronous standby") for s in bed.found.services.values())
+    assert victim.metric("synchronous_standby") == 0
     replica = bed.replica(synchronous=True)
+    bed.found.query(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
+        victim.name,
+    )
+    until(lambda: victim.metric("synchronous_standby") == 1, 20, 0.1)
     traffic = bed.traffic("synchronous")
     before = bed.found.query("select partition, epoch from partitions order by 1")
     kept = bed.found.query(RECORDS, traffic.jobs)
     replica.fail_over()
     bed.primary = replica.server
-    traffic.history.fault("postgres_failover", "postgres", partitions=range(8))
+    traffic.history.fault("postgres_failover", "postgres")
     traffic.goes_on(20)
+    until(lambda: victim.metric("synchronous_standby") == 0, 20, 0.1)
     bed.wait_for_owners()
     assert set(kept) <= set(bed.found.query(RECORDS, traffic.jobs))
     assert bed.found.query("select partition, epoch from partitions order by 1") == before
