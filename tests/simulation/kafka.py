@@ -301,12 +301,14 @@ class SimConsumer(MemoryConsumer):
         if bus.kernel.down["kafka"]:
             self._uncommitted.extend(positions)  # tried again, as the real one does
             return
+        bus.kernel.before(self.process, "commit", "local")
+        if self.evicted:
+            return
         # Nothing is kept for a topic that is no more, nor for one that was another one then.
         given = [
             p for p in positions
             if p.topic in bus.logs and self._births.get(p[:3]) == bus.births[p.topic]
         ]  # fmt: skip
-        bus.kernel.before(self.process, "commit", "local")
         super().commit(given)
         for topic, partition, generation, offset in given:
             if self._held.get((topic, partition)) == generation:
