@@ -250,16 +250,20 @@ class History:
             "partitions": self._found.partitions,
             "services": {name: s.kind for name, s in self._found.services.items()},
         }
+        # One moment for both: traffic may go on, and a success is not to be seen without its effect.
+        now = CLOCK.now()
+        writes = self._writes(now)
         noted = self._effects.noted[self._effects_from :] if self._effects else []
-        writes = self._writes()
         keys = {w["new"]["id"] for w in writes if w["table"] == "launches" and w["new"]}
-        mine = [dict(e) for e in noted if e["key"] in keys]
+        mine = [dict(e) for e in noted if e["key"] in keys and e["begin"] <= _text(now)]
         end = {"kind": "end", "last": _text(last)}
         return [header, *self._lines, *writes, *mine, end]
 
-    def _writes(self) -> list[dict[str, Any]]:
+    def _writes(self, until: datetime) -> list[dict[str, Any]]:
         found = self._found.query(
-            "select n, at, tx, app, name, op, old, new, fence from fault.writes order by n"
+            "select n, at, tx, app, name, op, old, new, fence from fault.writes"
+            " where at <= %s order by n",
+            until,
         )
         writes = []
         launches: set[str] = set()
