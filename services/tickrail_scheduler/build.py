@@ -55,6 +55,7 @@ class Parts:
     ownership: Ownership
     owner: OwnerLoop
     owner_loop: LoopThread
+    relay: Relay
     loops: tuple[LoopThread, ...]
     publisher: KafkaPublisher
     coordinator: EtcdCoordinator
@@ -169,6 +170,6 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     )
     coordinator.watch(ownership_loop.wake)
     return Parts(
-        ownership, owner, owner_loop, loops, publisher, coordinator, postgres, fence, listener,
-        installation,
+        ownership, owner, owner_loop, relay, loops, publisher, coordinator, postgres, fence,
+        listener, installation,
     )  # fmt: skip

@@ -74,6 +74,7 @@ class Scheduler:
         problems.update(self._parts.ownership.unreachable())
         if trouble := self._parts.publisher.trouble:
             problems["kafka"] = str(trouble)
+        problems.update({f"queue {q}": why for q, why in self._parts.relay.missing.items()})
         if refused := self._parts.ownership.status().refused:
             problems["ownership"] = refused
         return problems

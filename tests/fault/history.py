@@ -250,7 +250,7 @@ class History:
             "partitions": self._found.partitions,
             "services": {name: s.kind for name, s in self._found.services.items()},
         }
-        # One moment for both: traffic may go on, and a success is not to be seen without its effect.
+        # One moment for both: while traffic goes on, no success is seen without its effect.
         now = CLOCK.now()
         writes = self._writes(now)
         noted = self._effects.noted[self._effects_from :] if self._effects else []

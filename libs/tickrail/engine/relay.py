@@ -12,7 +12,7 @@ turns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -132,6 +132,7 @@ class Relay:
         self._delivered: list[Publication] = []
         self._dead: list[Publication] = []
         self._resting: dict[str, float] = {}
+        self._missing: dict[str, tuple[str, float]] = {}
         self._scan_at = 0.0
         self._more: set[Lane] = set()  # lanes with due launches that only a scan will find
 
@@ -184,6 +185,12 @@ class Relay:
         self._collect(self._publisher.flush(timeout), result)
         self._mark(owned, result)
 
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """The queues that rest since a topic of theirs is missing, and which; from any thread."""
+        now = self._clock.monotonic()
+        return {queue: why for queue, (why, until) in list(self._missing.items()) if until > now}
+
     def _take(self, p: Publication) -> None:
         key = (p.id, p.attempt)
         if key not in self._known:
@@ -198,6 +205,7 @@ class Relay:
             error = delivery.error
             if error is None:
                 self._delivered.append(p)
+                self._missing.pop(p.queue, None)
                 continue
             result.failed += 1
             self._air[p.lane] -= 1
@@ -215,6 +223,7 @@ class Relay:
         if self._resting.get(queue, 0.0) <= now:
             log.warning("queue_rests", queue=queue, reason=why)
         self._resting[queue] = now + self._settings.topic_backoff
+        self._missing[queue] = (why, now + 2 * self._settings.topic_backoff)
 
     def _mark(self, owned: Owned, result: Relayed) -> None:
         size = self._settings.mark_batch

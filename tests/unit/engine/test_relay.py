@@ -251,12 +251,28 @@ def test_d21_a_queue_whose_topic_is_missing_rests_and_others_go_on() -> None:
     world.relay(5)
     assert _tries(world) == tries  # it rests
     assert world.row(lost).state is State.DUE
+    (told,) = world.relayer.missing.items()
+    assert (told[0], NORMAL in told[1]) == ("default", True)
     world.bus.create(NORMAL, 4)
     world.relay(2)
     assert world.messages(NORMAL) == []
     world.advance(6)
+    assert world.relayer.missing
     world.relay(2)
     assert world.messages(NORMAL) == [(lost, 1)]
+    assert not world.relayer.missing
+
+
+def test_a_missing_topic_that_nothing_is_published_to_any_more_is_forgotten() -> None:
+    world = Stepped()
+    world.bus.delete(NORMAL)
+    lost = world.launch()
+    world.relay(3)
+    assert world.relayer.missing
+    world.cancel(lost)
+    world.advance(11)
+    world.relay(3)
+    assert not world.relayer.missing
 
 
 def _tries(world: Stepped) -> int:
