@@ -39,6 +39,8 @@ fault follows 3 s later plus a random part of a renewal interval. Its proof: the
 the state T of the process just after SIGSTOP and just before SIGCONT, 30 s later.
 - SIGTERM is sent in the half second before a slot, since else the wait for the next slot is \
 measured; half of the SIGSTOPs within 30 ms after a slot, when a transaction may be open.
+- The partitions not hit are looked at from the fault until the last one hit launches again, and \
+for 3 s at least.
 - A rolling restart ends a member by SIGTERM, starts it, and goes on with the next one as soon as \
 `/readyz` says 200.
 - Leader loss: three etcd nodes; the leader is killed, and started again 5 s after the others' \

@@ -39,6 +39,8 @@ STRETCH = 3.0
 """Seconds without a fault before each fault, at least."""
 QUIET = 2.2
 """Seconds without a hand-over after which none is to come: members are quiet for 2 s before one."""
+NOTICED = 3.0
+"""Seconds from a fault on, at least, for which the slots of other partitions are looked at."""
 FROZEN = 30.0
 """Seconds between SIGSTOP and SIGCONT."""
 _STARTING = threading.Lock()
@@ -248,7 +250,7 @@ class Bed:
         self, fault: datetime, hit: Mapping[int, int], again: Mapping[int, float]
     ) -> dict[str, Any]:
         """What is told of a fault that ended when the last partition hit launched again."""
-        over = fault + timedelta(seconds=max(again.values()))
+        over = fault + timedelta(seconds=max(NOTICED, *again.values()))
         others = [p for p in range(self.found.partitions) if p not in hit]
         raised = self.rows(
             "select extract(epoch from max(at) - %s) from seen where what = 'raise' and at > %s"
@@ -314,7 +316,9 @@ class Bed:
         fault = self.send(service, signal.SIGTERM)
         assert service.process is not None
         proof = service.process.wait(60)
-        seen = self.measured(fault, hit, self.again(hit, fault))
+        again = self.again(hit, fault)
+        pause(NOTICED - (CLOCK.now() - fault).total_seconds())
+        seen = self.measured(fault, hit, again)
         service.start()
         return {**seen, "proof": f"exit {proof}"}
 
