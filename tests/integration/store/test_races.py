@@ -212,7 +212,7 @@ def test_g03_two_that_plan_one_job_cannot_commit_its_slots_in_another_order(
 
 ROWS = 10_000
 JOBS = 40
-SECONDS = 8.0
+SECONDS = 5.0
 FILL = """
 insert into launches
 select (jsonb_populate_record(l, jsonb_build_object('id',
