@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import psycopg
 from psycopg import conninfo
+from tests.support.etcd_program import etcd
 from tests.support.proxy import TcpProxy
 from tests.support.until import until
 
@@ -269,7 +270,13 @@ def installation(
     with ExitStack() as rest:
         proxies, forwarded = _kafka_proxies(proxied or {})
         rest.callback(_close_all, proxies)
-        stack = LocalStack(folder, fast=True, usual_ports=False, kafka_forwarded=forwarded)
+        stack = LocalStack(
+            folder,
+            fast=True,
+            usual_ports=False,
+            kafka_forwarded=forwarded,
+            etcd_program=etcd().path,
+        )
         rest.callback(stack.destroy)
         found = stack.start()
         for service, servers in (proxied or {}).items():
