@@ -98,6 +98,7 @@ class Account:
         self._refused: set[tuple[UUID, int]] = set()
         self._extended: set[int] = set()
         self._highest: dict[UUID, int] = {}
+        self._granted_at: dict[int, float] = {}
         self._numbers: set[int] = set()
         self._starts: dict[UUID, list[int]] = defaultdict(list)
         self._certain: set[int] = set()
@@ -204,6 +205,7 @@ class Account:
             )
         self._numbers.add(claim)
         self._highest[launch] = claim
+        self._granted_at[claim] = self.kernel.now
 
     def committed(self, process: Process, topic: str, partition: int, offset: int) -> None:
         """The group's position was stored."""
@@ -276,7 +278,7 @@ class Account:
         row = self.db.launches.get(run.launch_id)  # type: ignore[call-overload]
         lost = row is None or row.claim != run.claim or row.state.value != "running"
         known = run.launch_id in self._excused or self.kernel.noise or self.database_clock_moved
-        if not lost and not known and process.disturbed_until < self.effects.began(run):
+        if not lost and not known and process.disturbed_until < self._granted_at[run.claim]:
             raise Violation("a claim is kept", f"{self._name(run.launch_id)} at {process.name}")
 
     # --- differences ------------------------------------------------------------------------------

@@ -44,11 +44,6 @@ class Effects:
         self._going[run.launch_id] = [*others, Going(process, run, now)]
         return bool(others)
 
-    def began(self, run: Run) -> float:
-        """When a run began that still goes on."""
-        going = self._going.get(run.launch_id, [])
-        return next((g.began for g in going if g.run is run), self._kernel.now)
-
     def ends(self, run: Run) -> None:
         """A run is over."""
         going = self._going.get(run.launch_id, [])
