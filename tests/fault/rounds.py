@@ -190,6 +190,11 @@ def _end(victims: Iterable[Service]) -> None:
 def _strike(found: Installation, history: History, blows: Sequence[Blow]) -> dict[str, Struck]:
     """Wait for the blows, see that they struck, undo and note them."""
     struck = _wait_for(found, history, blows)
+    for name in {blow.service for blow in blows} - struck.keys():
+        # It might come to its point later, when nobody looks any more.
+        found.services[name].kill()
+        history.fault("kill", name, partitions=history.owned_by(name))
+        found.services[name].start()
     for one in struck.values():
         _prove(one, found.services[one.blow.service])
     if any(one.blow.action != "kill" for one in struck.values()):
