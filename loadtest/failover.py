@@ -93,6 +93,7 @@ def main() -> int:
     parser.add_argument("--tries", type=int, help="of each kind; else as many as its bar is for")
     parser.add_argument("--results", type=Path, default=Path("build/failover"))
     parser.add_argument("--page", type=Path, help="the folder to write the page and the plot to")
+    parser.add_argument("--remark", default="", help="what the page should say besides")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # The installations run the etcd on the PATH where it is newer than the one they bring.
@@ -103,7 +104,7 @@ def main() -> int:
     found = {name: results_of(args.results, kind) for name, kind in KINDS.items()}
     found = {name: results for name, results in found.items() if results}
     if args.page:
-        write_page(args.page, found, cores=os.cpu_count() or 0)
+        write_page(args.page, found, cores=os.cpu_count() or 0, remark=args.remark)
     wrong = verdict(found)
     for what in wrong:
         print(f"BROKEN: {what}")

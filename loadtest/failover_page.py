@@ -186,13 +186,14 @@ def servers(found: Results) -> str:
     return ", ".join(f"{server} {' and '.join(sorted(v))}" for server, v in versions.items())
 
 
-def write_page(folder: Path, found: Results, *, cores: int) -> None:
+def write_page(folder: Path, found: Results, *, cores: int, remark: str = "") -> None:
     """Write failover.md and failover.svg into the folder.
 
     Args:
         folder: where to.
         found: the tries by the name of their kind.
         cores: of the machine that they ran on.
+        remark: what is to be said besides about these tries.
     """
     done = [one for results in found.values() for one in whole(results)]
     dates = sorted(one["at"][:16].replace("T", " ") for one in done)
@@ -237,6 +238,7 @@ of 50 tries is their largest.
             "| what | figure | bar |",
             "|---|---|---|",
             *smooth(found),
+            *(["", remark] if remark else []),
             METHOD.format(partitions=max(one["partitions"] for one in done)),
         ]
     )
