@@ -125,8 +125,8 @@ deposed epoch, or of a process that is not the owner in the fence row: {sums["de
         opened = sum(1 for one in stopped if one["open"])
         lines.append(
             f"\nOf the {len(stopped)} processes that were frozen for 30 s, {opened} had a"
-            " transaction open at that moment. PostgreSQL ended it after 2 s. Each of them, woken"
-            " up, found its window over, said so, and entered as a new member."
+            " transaction open at that moment (the server ends one that is idle after 2 s). Each of"
+            " them, woken up, found its window over, said so, and entered as a new member."
         )
     if lost := whole(found.get("leader", ())):
         moved = sum(one["moved"] for one in lost)
@@ -167,10 +167,11 @@ the next owner, p50 / p99 / max | {seconds(times, 0.5, 0.99, 1)} s | p99 1 s |""
             continue
         kind = KINDS[name]
         normal, during, slots = seen
+        bar = max(2 * normal, NEIGHBOURS_BAR)
         lines.append(
             f"| partitions not hit, {kind.title} ({kind.ttl} / {kind.renew} s): due -> record, p99"
             f" normally / meanwhile ({slots:,} slots) | {normal * 1000:.0f} /"
-            f" {during * 1000:.0f} ms | {max(2 * normal, NEIGHBOURS_BAR) * 1000:.0f} ms |"
+            f" {during * 1000:.0f} ms | {bar * 1000:.0f} ms{', broken' if during > bar else ''} |"
         )
     return lines
 
@@ -178,11 +179,10 @@ the next owner, p50 / p99 / max | {seconds(times, 0.5, 0.99, 1)} s | p99 1 s |""
 def servers(found: Results) -> str:
     """Which servers ran."""
     versions: dict[str, set[str]] = {}
-    for name, results in found.items():
+    for results in found.values():
         for one in whole(results):
             for server, version in one["servers"].items():
-                label = "etcd (leader loss)" if server == "etcd" and name == "leader" else server
-                versions.setdefault(label, set()).add(version)
+                versions.setdefault(server, set()).add(version)
     return ", ".join(f"{server} {' and '.join(sorted(v))}" for server, v in versions.items())
 
 
