@@ -25,9 +25,16 @@ def attempts(name: str) -> Tries:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Mapping[str, Future[Tries]]]:
-    """All kinds, three at once: most of a try is waiting for leases."""
+    """All kinds, three at once: most of a try is waiting for leases.
+
+    What ends in good order is measured alone, before them: its bar is a second, and three
+    installations on two cores take turns for longer than that.
+    """
+    alone: Future[Tries] = Future()
+    alone.set_result(attempts("term"))
+    others = [name for name in PARTITIONS if name != "term"]
     with ThreadPoolExecutor(3) as pool:
-        yield {name: pool.submit(attempts, name) for name in PARTITIONS}
+        yield {"term": alone, **{name: pool.submit(attempts, name) for name in others}}
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
