@@ -50,7 +50,9 @@ def test_each_slot_of_the_range_has_its_run_although_schedulers_are_killed() -> 
         ended = json.loads(up.cli(*watched, within=120))
         assert (ended["state"], ended["launches"]) == ("finished", {"succeeded": SLOTS})
         wanted = {start + timedelta(minutes=n) for n in range(SLOTS)}
-        assert set(launches_of(up, UUID(made["id"]))) == wanted
-        told = Counter(datetime.fromisoformat(at) for at in effects.read_text().split())
+        # A minute may have begun before the job was paused; that launch is the schedule's.
+        assert {at for at in launches_of(up, UUID(made["id"])) if at < end} == wanted
+        instants = [datetime.fromisoformat(at) for at in effects.read_text().split()]
+        told = Counter(at for at in instants if at < end)
         assert {at.astimezone(UTC) for at in told} == wanted
         assert set(told.values()) == {1}
