@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.errors import UnavailableError
+from tickrail.core.errors import SetupError, UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Epoch, Partition, epoch_of
 from tickrail.core.ports_ownership import Coordinator, FenceStore, RaiseOutcome, Snapshot
 from tickrail.engine.generation import went_back
@@ -22,6 +22,9 @@ TURN_LIMIT_SECONDS = 3.0
 """For so long a turn of the owner's loops may hold up a hand-over; the fence makes it safe."""
 REST_SECONDS = 1.0
 """For so long a partition is left alone after its fence was found higher."""
+NO_ROW_REST_SECONDS = 5.0
+"""For so long a partition is left alone after its fence could not be raised for want of a row."""
+_SAY_AGAIN_SECONDS = 60.0
 _FAILED_RAISES = 2
 _LOG = structlog.get_logger()
 
@@ -54,6 +57,7 @@ class Takeover:
         self._lock = lock
         self._between = between
         self._publish = publish
+        self._say_at: dict[Partition, float] = {}
         self.refused = ""
         """Why nothing is claimed, for the operator; empty when all is well."""
 
@@ -137,6 +141,9 @@ class Takeover:
                 if failures == _FAILED_RAISES:
                     return
                 continue
+            except SetupError as error:
+                self._give_back(session, partition, error)
+                continue
             with self._lock:
                 if outcome is RaiseOutcome.HIGHER:
                     self._step_back(session, partition)
@@ -166,6 +173,16 @@ class Takeover:
         for partition, revision in list(session.strays.items()):
             self._coordinator.release(partition, revision)
             del session.strays[partition]
+
+    def _give_back(self, session: Session, partition: Partition, error: SetupError) -> None:
+        """Without a fence row nobody can own it: without an owner key it counts as unowned."""
+        now = self._clock.monotonic()
+        with self._lock:
+            session.leave(partition, now)
+        session.rests[partition] = now + NO_ROW_REST_SECONDS
+        if now >= self._say_at.get(partition, now):
+            self._say_at[partition] = now + _SAY_AGAIN_SECONDS
+            _LOG.error("partition cannot be owned", partition=partition, error=str(error))
 
     def _step_back(self, session: Session, partition: Partition) -> None:
         now = self._clock.monotonic()

@@ -39,6 +39,8 @@ def hold_fence(
     for partition, stored in cast("list[tuple[Partition, int]]", rows):
         mine = owned[partition]
         (held if stored == mine else higher if stored > mine else lower).append(partition)
+    # A row that is gone was lost like a raise; taking the partition again finds out.
+    lower += sorted(set(partitions) - {partition for partition, _ in rows})
     return frozenset(held), FenceReport(tuple(higher), tuple(lower))
 
 

@@ -14,6 +14,7 @@ from tests.support.store_bed import (
     EPOCH,
     OWNED,
     P0,
+    P2,
     PostgresBed,
     claim_one,
     end_of,
@@ -279,3 +280,17 @@ def test_the_reaper_does_not_wait_for_a_worker_that_stands_still_in_its_transact
     frozen.close()
     assert bed.row(lost.id).state is State.DUE
     assert store.reap(OWNED, 10, decide).total == 0
+
+
+def test_a_fence_row_that_is_gone_refuses_its_partition_alone(bed: PostgresBed) -> None:
+    lost, mine = (make_job(bed, due_in=-1, partition=p) for p in (P0, P2))
+    row = bed.conn.execute("delete from partitions where partition = 0 returning *").fetchone()
+    assert row is not None
+    try:
+        ticked = bed.owner().tick(OWNED, 100, StubPlanner())
+    finally:
+        bed.conn.execute(
+            f"insert into partitions values ({', '.join(['%s'] * len(row))})", list(row)
+        )
+    assert (list(ticked.fence.higher), list(ticked.fence.lower)) == ([], [P0])
+    assert [len(bed.launches(j)) for j in (lost, mine)] == [0, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from structlog.testing import capture_logs
 from tests.support.ownership_world import ALL, PARTITIONS, Process, World
 
 from tickrail.core.ids import Epoch, Partition
@@ -177,3 +178,39 @@ def test_a_raised_generation_makes_members_enter_again(world: World, make: Make)
     world.run(4)
     assert a.owned == ALL
     assert all(epoch >= 1 << 48 > before[p] for p, epoch in a.ownership.owned().items())
+
+
+# -- a fence row that is not there -------------------------------------------------------------
+
+
+def test_a_missing_fence_row_keeps_its_partition_alone_and_says_so(
+    world: World, make: Make
+) -> None:
+    for lost in (P0, Partition(3)):
+        del world.store.epochs[lost]
+    a, b = make("a"), make("b")
+    with capture_logs() as logs:
+        world.run(30)
+    assert a.owned | b.owned == ALL - {P0, Partition(3)}
+    assert a.owned
+    assert b.owned
+    assert world.key_set() == ALL - {P0, Partition(3)}
+    assert [x.ownership.status().unowned for x in (a, b)] == [2, 2]
+    said = [x for x in logs if x["event"] == "partition cannot be owned"]
+    assert {x["partition"] for x in said} == {P0, Partition(3)}
+    assert "no partition" in said[0]["error"]
+    assert len(said) <= 4, "not at every try"
+    world.store.epochs[P0] = world.store.epochs[Partition(3)] = Epoch(0)
+    world.run(6)
+    assert a.owned | b.owned == ALL
+
+
+def test_a_partition_whose_row_goes_while_it_is_owned_is_given_up_alone(
+    world: World, make: Make
+) -> None:
+    a = make("a").step()
+    del world.store.epochs[P0]
+    a.ownership.dropped(P0, DropReason.FENCE_LOWER)
+    world.run(2)
+    assert a.owned == ALL - {P0}
+    assert P0 not in world.key_set()
