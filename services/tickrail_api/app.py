@@ -27,6 +27,7 @@ from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
 from tickrail.executors.egress import EgressPolicy, check_url
 from tickrail.formats.ics import read_icalendar
+from tickrail.runtime.look import Look
 from tickrail.store.engine import ApiDatabase
 from tickrail.store.operations import PostgresOperationQueue
 from tickrail.store.session import DatabaseSettings
@@ -127,6 +128,7 @@ def create_app(
         launches=Launches(clock),
         calendars=Calendars(CalendarRules(settings.history, read_icalendar), clock),
         members=MemberDirectory(directory),
+        look=Look("postgresql", database.trouble, clock),
     )
     app.state.routes = []
     for router in routers():

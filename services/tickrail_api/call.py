@@ -30,6 +30,7 @@ from tickrail.engine.members import MemberDirectory
 from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
 from tickrail.formats import decode_icalendar
+from tickrail.runtime.look import Look
 from tickrail.store.engine import ApiDatabase, ApiTransaction
 from tickrail.store.idempotency import StoredAnswer, claim_key, find_answer, keep_answer
 from tickrail.store.tenancy import Caller
@@ -57,6 +58,7 @@ class Parts:
     launches: Launches
     calendars: Calendars
     members: MemberDirectory
+    look: Look
 
 
 @dataclass(frozen=True, slots=True)

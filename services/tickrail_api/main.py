@@ -21,6 +21,7 @@ from tickrail.engine.members import Census
 from tickrail.executors.egress import EgressPolicy
 from tickrail.runtime import service
 from tickrail.runtime.http import StatusServer, listen_error
+from tickrail.runtime.look import Look
 from tickrail.runtime.loop import LoopThread, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
@@ -32,6 +33,9 @@ from tickrail_api.app import ApiSettings, create_app
 _FINISH_WITHIN = 20
 """Seconds for requests that are under way when the process is asked to stop."""
 _BACKLOG = 1024
+STUCK_AFTER = 120.0
+"""Seconds; above what one turn can wait for a PostgreSQL that is frozen: for a connection of the
+pool, the pool's look at it (32 s), a new one to each server, and a statement (32 s)."""
 log = structlog.get_logger("tickrail.api")
 
 
@@ -50,6 +54,7 @@ class Api:
         self._metrics = PrometheusMetrics()
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="api")
         self._database: ApiDatabase | None = None
+        self._look: Look | None = None
         self._coordinator: EtcdCoordinator | None = None
         self._census: Census | None = None
         self._thread: threading.Thread | None = None
@@ -93,7 +98,10 @@ class Api:
             raise
         self._database = app.state.parts.database
         runner = app.state.parts.runner
-        self._operations = LoopThread("operations", runner.run_once, clock, metrics=self._metrics)
+        self._look = app.state.parts.look
+        self._operations = LoopThread(
+            "operations", runner.run_once, clock, stuck_after=STUCK_AFTER, metrics=self._metrics
+        )
         runner.wake = self._operations.wake
         self._operations.start()
         self._server = uvicorn.Server(
@@ -134,10 +142,10 @@ class Api:
         return {**found, **troubles(loops, self._clock)}
 
     def missing(self) -> Mapping[str, str]:
-        """What is missing for the API to answer."""
-        if self._database is None:
+        """What is missing for the API to answer; itself answers within about two seconds."""
+        if self._look is None:
             return {"start": "the database is being looked at"}
-        return self._database.trouble()
+        return self._look.read()
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """/metrics, with what no scheduler tells when there is none."""

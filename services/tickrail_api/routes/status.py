@@ -29,7 +29,7 @@ def healthz() -> Response:
 @router.get("/readyz", responses=answers(Status, _READY))
 def readyz(request: Request) -> Response:
     """Whether it can serve; names what is missing."""
-    problems = parts_of(request).database.trouble()
+    problems = parts_of(request).look.read()
     if problems:
         return Answer({"status": "unavailable", "problems": problems}, 503).response()
     return Answer(_READY).response()

@@ -15,11 +15,18 @@ from typing import Any
 
 import httpx
 import pytest
+from psycopg import conninfo
 from tests.support.api import PEPPER, new_key, webhook
 from tests.support.database import Database
+from tests.support.proxy import TcpProxy
 from tests.support.until import until
 
+from tickrail.core.clock import SystemClock
+from tickrail.store.session import DatabaseSettings
+from tickrail_api.main import STUCK_AFTER
+
 pytestmark = [pytest.mark.integration, pytest.mark.e2e]
+CLOCK = SystemClock()
 PROGRAM = str(Path(sys.executable).with_name("tickrail"))
 
 
@@ -33,10 +40,12 @@ def environment(database_url: str, **settings: str) -> dict[str, str]:
 
 
 @contextmanager
-def api(database: Database, **settings: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+def api(
+    database: Database, url: str = "", **settings: str
+) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """A process that serves, and the line in which it says where."""
     with subprocess.Popen(
-        [PROGRAM, "api"], env=environment(database.api_url, **settings), text=True,
+        [PROGRAM, "api"], env=environment(url or database.api_url, **settings), text=True,
         stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
@@ -80,6 +89,36 @@ def test_a_process_serves_and_stops_at_a_signal(database: Database) -> None:
         assert "tickrail_partitions_unowned NaN" in metrics
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+def test_a_postgresql_that_is_silent_is_told_at_once_and_is_no_reason_to_restart(
+    database: Database,
+) -> None:
+    info = conninfo.conninfo_to_dict(database.api_url)
+    with TcpProxy(str(info["host"]), int(str(info["port"]))) as proxy:
+        url = conninfo.make_conninfo(database.api_url, host="127.0.0.1", port=proxy.port)
+        with (
+            api(database, url, etcd_endpoints="127.0.0.1:1") as (_, line),
+            httpx.Client(timeout=20, trust_env=False) as client,
+        ):
+            ready = [line["api"] + "/readyz", line["status"] + "/readyz"]
+            assert [client.get(path).status_code for path in ready] == [200, 200]
+            proxy.blackhole()
+            for path in ready:
+                began = CLOCK.monotonic()
+                answer = client.get(path)
+                assert CLOCK.monotonic() - began < 6
+                assert answer.status_code == 503
+                assert "no answer for" in answer.json()["problems"]["postgresql"]
+            assert client.get(line["status"] + "/healthz").status_code == 200
+            proxy.heal()
+            until(lambda: client.get(ready[1]).status_code == 200, 60)
+
+
+def test_no_wait_for_a_silent_postgresql_counts_as_a_loop_that_is_stuck() -> None:
+    settings = DatabaseSettings("")
+    waits = 10 + 2 * settings.answer_within + 2 * settings.connect_within
+    assert waits < STUCK_AFTER
 
 
 def test_an_answer_under_way_is_finished_at_a_stop(database: Database) -> None:
