@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.fault.history import Effects, install
 from tests.fault.traffic import Traffic
-from tests.support.processes import CLOCK, Installation, installation
+from tests.support.processes import CLOCK, Installation, Service, installation
 from tests.support.until import pause, until
 
 from tickrail.bus.config import KafkaSettings
@@ -70,6 +70,15 @@ def goes_on(found: Installation, what: str, seconds: float) -> float:
     now = CLOCK.now()
     seen = f"select 1 from launches where scheduled_at >= %s and {what} is not null limit 1"
     return until(lambda: found.query(seen, now), seconds, 0.05)
+
+
+def ready(service: Service, seconds: float) -> None:
+    """Wait until a service says that nothing is missing; at the deadline, say what is."""
+    try:
+        until(service.ready, seconds, 0.1)
+    except AssertionError:
+        said = [line for line in service.lines() if line["level"] != "debug"][-30:]
+        raise AssertionError(f"{service.name} lacks {service.problems()}; it said {said}") from None
 
 
 def test_a_deleted_topic_is_named_and_read_on_when_it_is_there_again(traffic: Traffic) -> None:
@@ -161,7 +170,7 @@ def test_a_worker_cut_off_from_kafka_is_replaced_and_comes_back(traffic: Traffic
     until(lambda: traffic.said("worker-1", "partitions_assigned"), 6 * SESSION_TIMEOUT, 0.1)
     goes_on(found, "started_at", 30)
     proxy.heal()
-    until(worker.ready, 60, 0.1)
+    ready(worker, 60)
     since = CLOCK.now()
     until(
         lambda: found.query(

@@ -97,6 +97,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
             environment={
                 "TICKRAIL_WORKER_TARGETS": "noop,webhook",
                 "TICKRAIL_EGRESS_ALLOW": "127.0.0.0/8",
+                # A failover may lose a claim and keep the mark: then only this rule is left.
+                "TICKRAIL_LOST_AFTER": "10",
             },
             prepare=install,
             per_service=lead_everywhere,
