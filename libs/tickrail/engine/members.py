@@ -42,7 +42,7 @@ class PartitionState(StrEnum):
     MOVING = "moving"
     """Owned, and another member should have it: it is handed over when the members are quiet."""
     UNOWNED = "unowned"
-    """No member has its owner key."""
+    """No member has its owner key, or the key is under no lease."""
     FENCE_BEHIND = "fence_behind"
     """The owner's epoch is not yet stored in PostgreSQL, or was lost there."""
     FENCE_AHEAD = "fence_ahead"
@@ -199,7 +199,9 @@ class Census:
         except UnavailableError:
             self._counts = None
         else:
-            owned = sum(p < self._partitions for p in snapshot.owners)
+            owned = sum(
+                0 <= p < self._partitions and key.lease != 0 for p, key in snapshot.owners.items()
+            )
             self._counts = Counts(len(snapshot.members), self._partitions - owned)
         finally:
             self._next_at = self._clock.monotonic() + _READ_EVERY
@@ -245,7 +247,7 @@ def _partition(
     snapshot: Snapshot,
     leases: Mapping[int, float],
 ) -> PartitionView:
-    if key is None:
+    if key is None or not key.lease:  # what no lease ends is nobody's
         return PartitionView(partition, PartitionState.UNOWNED, None, None, stored, None, None)
     claimed = epoch_of(generation, key.create_revision)
     state = PartitionState.OWNED

@@ -1,7 +1,7 @@
 """What a member does next about each partition: a decision made from a snapshot, no I/O.
 
 - A partition without an owner is taken at once by its rendezvous winner. After each further
-  2 x TTL without an owner the next in the order takes it.
+  2 x TTL without an owner the next in the order takes it. An owner key under no lease is no owner.
 - A partition with a live owner moves only when the members have been the same for the quiet time,
   and it is the owner that hands it over, a few at a time.
 - A drained member counts with weight 0: it takes nothing, and when the members have been quiet it
@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tickrail.core.ids import Partition
-from tickrail.core.ports_ownership import Snapshot
+from tickrail.core.ports_ownership import OwnerKey, Snapshot
 from tickrail.core.sharding import ranking
 
 Members = Mapping[str, float]
@@ -40,7 +40,9 @@ class Seen:
     Attributes:
         members: identity -> the weight that counts.
         members_since: since when the same members with the same weights of their own are present.
-        free_since: partitions without an owner key, and since when.
+        free_since: partitions without an owner key that lives, and since when.
+        leaseless: owner keys that are under no lease, so that no death would ever end them: such a
+            partition has no owner, and who claims it deletes the key.
         present: identity -> its own weight, drained or not.
         drains: names of drained members, present or not.
         drains_ignored: whether drains have no effect.
@@ -49,6 +51,7 @@ class Seen:
     members: Members = field(default_factory=dict)
     members_since: float = float("-inf")
     free_since: Mapping[Partition, float] = field(default_factory=dict)
+    leaseless: Mapping[Partition, OwnerKey] = field(default_factory=dict)
     present: Members = field(default_factory=dict)
     drains: frozenset[str] = frozenset()
     drains_ignored: bool = False
@@ -63,14 +66,16 @@ class Seen:
         counting, ignored = weights(snapshot)
         present = {m.identity: m.weight for m in snapshot.members.values()}
         same = present == dict(self.present)
+        leaseless = {p: key for p, key in snapshot.owners.items() if not key.lease}
         return Seen(
             members=counting,
             members_since=self.members_since if same else now,
             free_since={
                 p: self.free_since.get(p, now)
                 for p in map(Partition, range(partitions))
-                if p not in snapshot.owners
+                if p not in snapshot.owners or p in leaseless
             },
+            leaseless=leaseless,
             present=present,
             drains=frozenset(snapshot.drains),
             drains_ignored=ignored,

@@ -66,7 +66,9 @@ class Takeover:
         with self._lock:
             for partition, held in list(session.held.items()):
                 key = snapshot.owners.get(partition)
-                if key is not None and key.create_revision == held.create_revision:
+                # A key that somebody put over ours keeps its create_revision.
+                same = key is not None and key.create_revision == held.create_revision
+                if same and key is not None and session.ours(key):
                     continue
                 if held.state is not State.LEAVING:
                     return partition
@@ -105,6 +107,7 @@ class Takeover:
         for partition in wanted:
             if not self._between(session):
                 return
+            self._free(session, partition)
             session.pending[partition] = highest
             key = self._coordinator.claim(partition, session.identity, session.lease)
             del session.pending[partition]
@@ -173,6 +176,14 @@ class Takeover:
         for partition, revision in list(session.strays.items()):
             self._coordinator.release(partition, revision)
             del session.strays[partition]
+
+    def _free(self, session: Session, partition: Partition) -> None:
+        """Delete an owner key that no lease will ever end: nobody keeps it."""
+        key = session.seen.leaseless.get(partition)
+        if key is not None and self._coordinator.release(partition, key.create_revision):
+            _LOG.warning(
+                "owner key without a lease deleted", partition=partition, member=key.identity
+            )
 
     def _give_back(self, session: Session, partition: Partition, error: SetupError) -> None:
         """Without a fence row nobody can own it: without an owner key it counts as unowned."""

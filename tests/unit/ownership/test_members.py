@@ -21,6 +21,7 @@ def test_counts_are_read_again_after_some_seconds() -> None:
     lease = coordinator.grant(60).id
     coordinator.claim(Partition(1), "a-1", lease)
     coordinator.claim(Partition(9), "a-1", lease)  # of another P; not counted
+    coordinator.claim(Partition(-1), "a-1", lease)
     assert census.read() == Counts(0, 4)
     clock.advance(3)
     assert census.read() == Counts(0, 3)
