@@ -95,10 +95,7 @@ class EtcdCoordinator:
         if answer.succeeded:
             return OwnerKey(partition, identity, lease, answer.header.revision)
         (kv,) = answer.responses[0].response_range.kvs
-        try:
-            owner = str(_object(kv.value).get("member", ""))
-        except (ValueError, TypeError):
-            owner = ""  # somebody else's key; the partition is not ours in any case
+        owner, _ = _owner(kv.value)  # the partition is not ours in any case
         return OwnerKey(partition, owner, kv.lease, kv.create_revision)
 
     def release(self, partition: Partition, create_revision: int) -> bool:
@@ -173,30 +170,44 @@ class EtcdCoordinator:
         owners: dict[Partition, OwnerKey],
         drains: dict[str, Drain],
     ) -> None:
-        """Put one key where it belongs; one that is not ours is said once and left alone."""
+        """Put one key where it belongs; what is not as it should be is said once.
+
+        A key of an owner counts by its name alone, so that one of a strange value can be freed.
+        """
         name = kv.key.decode(errors="replace")[len(self._prefix) :]
         if name.startswith(_DRAINS):
             drained = name[len(_DRAINS) :]
             drains[drained] = _drain(drained, kv.value)
             return
         try:
-            value = _object(kv.value)
             if name.startswith(_MEMBERS):
-                identity, weight = name[len(_MEMBERS) :], float(value["weight"])
-                members[identity] = Member(
-                    identity, str(value["name"]), weight, kv.lease, _instant(value.get("since"))
+                identity, value = name[len(_MEMBERS) :], _object(kv.value)
+                since = _instant(value.get("since"))
+                member = Member(
+                    identity, str(value["name"]), float(value["weight"]), kv.lease, since
                 )
+                if kv.lease:
+                    members[identity] = member
+                else:
+                    self._say(kv.key, "member key without a lease ignored")
                 return
             if name.startswith(_OWNERS):
-                partition = Partition(int(name[len(_OWNERS) :]))
-                member = str(value["member"])
-                owners[partition] = OwnerKey(partition, member, kv.lease, kv.create_revision)
+                partition = _partition(name[len(_OWNERS) :])
+                owner, known = _owner(kv.value)
+                if not known:
+                    self._say(kv.key, "owner key in etcd not understood")
+                owners[partition] = OwnerKey(partition, owner, kv.lease, kv.create_revision)
                 return
         except (ValueError, KeyError, TypeError):
             pass
-        if kv.key not in self._odd:
-            self._odd.add(kv.key)
-            _LOG.warning("key in etcd not understood", key=name)
+        self._say(kv.key, "key in etcd not understood")
+
+    def _say(self, key: bytes, what: str) -> None:
+        """Name a key that is not as it should be, once."""
+        if key not in self._odd:
+            self._odd.add(key)
+            # A field `key` would be masked in the log, as secrets are.
+            _LOG.warning(what, etcd_name=key.decode(errors="replace"))
 
     def _transaction(
         self, key: bytes, *, create_revision: int, success: object, failure: object = None
@@ -228,6 +239,22 @@ def _object(value: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TypeError("not a JSON object")
     return found
+
+
+def _partition(text: str) -> Partition:
+    """The partition of an owner key's name; `ValueError` for another spelling of a number."""
+    partition = Partition(int(text))
+    if str(partition) != text or partition < 0:
+        raise ValueError("not a partition")
+    return partition
+
+
+def _owner(value: bytes) -> tuple[str, bool]:
+    """Whose an owner key is, and whether that could be read."""
+    try:
+        return str(_object(value)["member"]), True
+    except (ValueError, KeyError, TypeError):
+        return "", False
 
 
 def _drain(name: str, value: bytes) -> Drain:
