@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
-from math import nan
+from math import inf, nan
 
 import structlog
 import uvicorn
@@ -25,7 +25,7 @@ from tickrail.runtime.look import Look
 from tickrail.runtime.loop import LoopThread, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
-from tickrail.store.engine import ApiDatabase
+from tickrail.store.engine import ApiDatabase, read_overdue
 from tickrail.store.installation import read_installation
 from tickrail.store.session import DatabaseSettings
 from tickrail_api.app import ApiSettings, create_app
@@ -36,6 +36,9 @@ _BACKLOG = 1024
 STUCK_AFTER = 120.0
 """Seconds; above what one turn can wait for a PostgreSQL that is frozen: for a connection of the
 pool, the pool's look at it (32 s), a new one to each server, and a statement (32 s)."""
+_LOOK_EVERY = 5.0
+_KNOWN_FOR = 20.0
+"""Seconds that what was seen of due jobs is shown."""
 log = structlog.get_logger("tickrail.api")
 
 
@@ -59,6 +62,8 @@ class Api:
         self._census: Census | None = None
         self._thread: threading.Thread | None = None
         self._operations: LoopThread | None = None
+        self._watching: LoopThread | None = None
+        self._overdue = (-inf, nan)
         self._status = StatusServer(
             settings.status_host,
             settings.status_port,
@@ -104,6 +109,14 @@ class Api:
         )
         runner.wake = self._operations.wake
         self._operations.start()
+        self._watching = LoopThread(
+            "overdue jobs",
+            self._look_at_jobs,
+            clock,
+            stuck_after=STUCK_AFTER,
+            metrics=self._metrics,
+        )
+        self._watching.start()
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -138,7 +151,7 @@ class Api:
         """What makes this process worth restarting."""
         why = self.failed()
         found = {} if why is None else {"server": why}
-        loops = [] if self._operations is None else [self._operations]
+        loops = [loop for loop in (self._operations, self._watching) if loop is not None]
         return {**found, **troubles(loops, self._clock)}
 
     def missing(self) -> Mapping[str, str]:
@@ -155,7 +168,18 @@ class Api:
             gauge("server_up", counts is not None, server="etcd")
             gauge("partitions_unowned", nan if counts is None else counts.unowned)
             gauge("members", nan if counts is None else counts.members)
+        at, overdue = self._overdue
+        known = self._clock.monotonic() - at <= _KNOWN_FOR
+        self._metrics.gauge("jobs_overdue_seconds", overdue if known else nan)
         return self._metrics.render(accept)
+
+    def _look_at_jobs(self) -> float:
+        """See how late the tick is, which no scheduler tells of partitions that it does not own."""
+        if self._database is not None:
+            with self._database.installation() as tx:
+                overdue = read_overdue(tx)
+            self._overdue = (self._clock.monotonic(), overdue)
+        return _LOOK_EVERY
 
     def failed(self) -> str | None:
         """Why this process should be started anew."""
@@ -170,6 +194,8 @@ class Api:
         if self._operations is not None:
             # A batch under way is finished, or rolled back and done by another process.
             self._operations.stop(_FINISH_WITHIN)
+        if self._watching is not None:
+            self._watching.stop(_FINISH_WITHIN)
         if self._database is not None:
             self._database.close()
         if self._coordinator is not None:

@@ -96,6 +96,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("loop_turn_seconds", "histogram", "How long a turn took.", ("loop",), SHORT),
     # The API
     Metric("http_requests_total", "counter", "Requests answered.", ("method", "route", "status")),
+    Metric(
+        "jobs_overdue_seconds",
+        "gauge",
+        "How long the active job that is due longest waits for its launch or skip, whoever owns"
+        " its partition or nobody; NaN: not known.",
+    ),
     Metric("http_request_seconds", "histogram", "How long a request took.", ("route",), SHORT),
 )
 

@@ -31,6 +31,7 @@ from tickrail.store.tenancy import (
 )
 
 _WAKE = text("select pg_notify('tickrail_wake', '')")
+_OVERDUE = text("select overdue_seconds()")
 _LOCK_TIMEOUT = 5.0
 _POOL_WAIT = 10.0
 
@@ -174,6 +175,12 @@ def list_partitions(tx: BaseTransaction, after: int, limit: int) -> Sequence[Map
 def read_generation(tx: BaseTransaction) -> int:
     """The installation's generation."""
     found: int = tx.execute(select(installation.c.generation)).scalar_one()
+    return found
+
+
+def read_overdue(tx: BaseTransaction) -> float:
+    """Seconds that the active job which is due longest waits for its tick; 0 where none is due."""
+    found: float = tx.execute(_OVERDUE).scalar_one()
     return found
 
 

@@ -87,6 +87,8 @@ def test_a_process_serves_and_stops_at_a_signal(database: Database) -> None:
         assert 'service="api"' in metrics
         assert 'tickrail_server_up{server="etcd"} 0.0' in metrics
         assert "tickrail_partitions_unowned NaN" in metrics
+        late = "tickrail_jobs_overdue_seconds 0.0"
+        until(lambda: late in httpx.get(line["status"] + "/metrics", trust_env=False).text)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
 

@@ -28,6 +28,7 @@ WANTED = {
     "TickrailFencedWrites": "fenced_writes_total",
     "TickrailClockSkew": "clock_skew_seconds",
     "TickrailScheduleLag": "schedule_lag_seconds_bucket",
+    "TickrailJobsOverdue": "jobs_overdue_seconds",
     "TickrailSchedulerAbsent": "build_info",
 }
 
