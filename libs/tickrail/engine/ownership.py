@@ -60,7 +60,7 @@ from tickrail.engine.ownership_state import (
     Session,
     State,
 )
-from tickrail.engine.placement import Rules, Seen, place
+from tickrail.engine.placement import Rules, Seen, place, wanted
 from tickrail.engine.takeover import REST_SECONDS, TURN_LIMIT_SECONDS, Takeover
 
 __all__ = ["Ownership", "OwnershipResult", "OwnershipSettings", "OwnershipStatus"]
@@ -334,11 +334,7 @@ class Ownership:
     def _act(self, session: Session) -> float:
         now = self._clock.monotonic()
         seen = session.seen
-        session.given = {
-            p: at
-            for p, at in session.given.items()
-            if p in seen.free_since and now - at < self._settings.ttl
-        }
+        self._look_at_given(session, now)
         with self._lock:
             held = [p for p, h in session.held.items() if h.state is not State.LEAVING]
             leaving = len(session.held) - len(held)
@@ -348,11 +344,7 @@ class Ownership:
             session.identity,
             held=held,
             moving=leaving + len(session.given),
-            keep=[
-                p
-                for p, (members, at) in session.kept.items()
-                if members == seen.members and now - at < _KEEP_TTLS * self._settings.ttl
-            ],
+            keep=self._keep(session, held, now),
             now=now,
         )
         with self._lock:
@@ -369,6 +361,36 @@ class Ownership:
         self._takeover.raise_fences(session)
         self._release(session)
         return self._soon(min(todo.next_in, self._settings.list_every))
+
+    def _look_at_given(self, session: Session, now: float) -> None:
+        """Forget what was taken, and give no more to a member that let it lie for a lease's time.
+
+        Otherwise a member that takes nothing would be handed everything, a few at a time.
+        """
+        seen, ttl = session.seen, self._settings.ttl
+        for p, one in list(session.given.items()):
+            if p in seen.free_since and now - one.at < ttl:
+                continue
+            del session.given[p]
+            if p not in seen.free_since or one.to is None or one.to != wanted(seen.members, p):
+                continue
+            if one.to not in session.passed_over:
+                _LOG.warning("member does not take what it is handed", member=one.to)
+            session.passed_over[one.to] = now + _KEEP_TTLS * ttl
+        session.passed_over = {m: at for m, at in session.passed_over.items() if at > now}
+
+    def _keep(self, session: Session, held: list[Partition], now: float) -> list[Partition]:
+        """Held partitions that another should have and that stay for a while all the same."""
+        seen, age = session.seen, _KEEP_TTLS * self._settings.ttl
+        keep = [
+            p
+            for p, (members, at) in session.kept.items()
+            if members == seen.members and now - at < age
+        ]
+        # One that is to own nothing gives everything all the same.
+        if session.passed_over and seen.members.get(session.identity):
+            keep += [p for p in held if wanted(seen.members, p) in session.passed_over]
+        return keep
 
     def _release(self, session: Session) -> None:
         with self._lock:

@@ -82,6 +82,14 @@ class Held:
     leaving_since: float = 0.0
 
 
+@dataclass(frozen=True)
+class Given:
+    """A partition handed over: when, and who was to take it then."""
+
+    at: float
+    to: str | None
+
+
 @dataclass
 class Session:
     """One membership: from a lease's grant to its end. Nothing in it outlives it.
@@ -102,8 +110,10 @@ class Session:
     """Claims of unknown outcome -> the highest epoch stored before the claim."""
     strays: dict[Partition, int] = field(default_factory=dict)
     """Keys of ours that must go, with their create_revision."""
-    given: dict[Partition, float] = field(default_factory=dict)
-    """Partitions handed over -> when; until somebody has taken them."""
+    given: dict[Partition, Given] = field(default_factory=dict)
+    """Partitions handed over; until somebody has taken them."""
+    passed_over: dict[str, float] = field(default_factory=dict)
+    """Members that did not take what was handed to them -> until when they are given no more."""
     rests: dict[Partition, float] = field(default_factory=dict)
     """Partitions not to be claimed again before this reading."""
     kept: dict[Partition, tuple[Members, float]] = field(default_factory=dict)

@@ -16,7 +16,8 @@ from tickrail.core.errors import SetupError, UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Epoch, Partition, epoch_of
 from tickrail.core.ports_ownership import Coordinator, FenceStore, RaiseOutcome, Snapshot
 from tickrail.engine.generation import went_back
-from tickrail.engine.ownership_state import Held, Session, State
+from tickrail.engine.ownership_state import Given, Held, Session, State
+from tickrail.engine.placement import wanted
 
 TURN_LIMIT_SECONDS = 3.0
 """For so long a turn of the owner's loops may hold up a hand-over; the fence makes it safe."""
@@ -163,16 +164,19 @@ class Takeover:
         now = self._clock.monotonic()
         with self._lock:
             ready = {
-                p: h.create_revision
+                p: h
                 for p, h in session.held.items()
                 if h.state is State.LEAVING
                 and (p not in in_use or now - h.leaving_since >= TURN_LIMIT_SECONDS)
             }
-        for partition, revision in ready.items():
-            self._coordinator.release(partition, revision)
+        for partition, held in ready.items():
+            self._coordinator.release(partition, held.create_revision)
             with self._lock:
                 session.held.pop(partition, None)
-            session.given[partition] = now
+            # One that rests was given up for its fence, not for another member.
+            if session.rests.get(partition, held.leaving_since) <= held.leaving_since:
+                to = wanted(session.seen.members, partition)
+                session.given[partition] = Given(now, to)
         for partition, revision in list(session.strays.items()):
             self._coordinator.release(partition, revision)
             del session.strays[partition]

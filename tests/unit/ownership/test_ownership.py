@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.support.ownership_world import ALL, PARTITIONS, Process, World
 
 from tickrail.core.ids import Epoch, Partition, epoch_of
-from tickrail.core.ports_ownership import OwnerKey
+from tickrail.core.ports_ownership import Drain, OwnerKey
 from tickrail.core.sharding import assign
 from tickrail.engine.members import Census, Counts, MemberDirectory, PartitionState
 
@@ -198,6 +198,48 @@ def test_a_winner_that_does_not_claim_is_stood_in_for(world: World, make: Make) 
     pass_time(20)
     assert b.ownership.status().identity in world.etcd.members
     assert c.owned == ALL, "and it is not handed back to one that does not take it"
+
+
+def test_a_member_that_takes_nothing_is_handed_no_more(world: World, make: Make) -> None:
+    """Its lease lives and its loop does not turn: the first partition handed to it tells."""
+    a = make("a", at_once=1).step()
+    stuck = make("stuck").step()
+    lowest, free = PARTITIONS, 0.0
+    with capture_logs() as logs:
+        for _ in range(180):
+            world.advance(0.5)
+            stuck.ownership.renew_once()
+            a.step()
+            lowest = min(lowest, len(a.owned))
+            free += 0.5 * (PARTITIONS - len(world.key_set()))
+    wins = sum(
+        who.startswith("stuck-")
+        for who in assign(dict(a.ownership.status().members), PARTITIONS).values()
+    )
+    assert wins > 2
+    assert lowest == PARTITIONS - 1
+    assert free <= 21, "seconds without an owner, of all partitions together"
+    said = [x for x in logs if x["event"] == "member does not take what it is handed"]
+    assert [x["member"].partition("-")[0] for x in said] == ["stuck"]
+    world.run(3.5)  # it turns again
+    assert a.owned == ALL
+    world.run(30)
+    assert len(stuck.owned) == wins
+
+
+def test_a_drained_member_gives_even_what_the_next_one_does_not_take(
+    world: World, make: Make
+) -> None:
+    a = make("a", at_once=1).step()
+    stuck = make("stuck").step()
+    for _ in range(50):
+        world.advance(0.5)
+        stuck.ownership.renew_once()
+        a.step()
+    assert len(a.owned) >= PARTITIONS - 1
+    world.etcd.drains["a"] = Drain("a")
+    a.step()
+    assert a.owned == set()
 
 
 # -- trust window and lease --------------------------------------------------------------------

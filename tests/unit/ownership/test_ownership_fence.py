@@ -200,6 +200,9 @@ def test_a_missing_fence_row_keeps_its_partition_alone_and_says_so(
     assert {x["partition"] for x in said} == {P0, Partition(3)}
     assert "no partition" in said[0]["error"]
     assert len(said) <= 4, "not at every try"
+    with capture_logs() as logs:
+        world.run(90)
+    assert not [x for x in logs if x["event"] == "member does not take what it is handed"]
     world.store.epochs[P0] = world.store.epochs[Partition(3)] = Epoch(0)
     world.run(6)
     assert a.owned | b.owned == ALL
