@@ -72,6 +72,43 @@ def read_client(folder: Path) -> tuple[str, str] | None:
     return (url, key) if isinstance(url, str) and isinstance(key, str) else None
 
 
+def owner_url(settings: Settings) -> str:
+    """The owner's connection: as set, or that of the `up` that runs here."""
+    if "database_url" not in settings.model_fields_set:
+        found = _running(settings)
+        if found is not None:
+            return found[0]
+    return settings.database_url
+
+
+def servers_of(settings: Settings) -> Settings:
+    """With the database (as its owner) and etcd of the `up` that runs here, where neither is set.
+
+    One alone is not taken from there: the two must be of one installation.
+    """
+    if not settings.model_fields_set & {"database_url", "etcd_endpoints"}:
+        found = _running(settings)
+        if found is not None:
+            url, etcd = found
+            return settings.model_copy(update={"database_url": url, "etcd_endpoints": etcd})
+    return settings
+
+
+def _running(settings: Settings) -> tuple[str, tuple[str, ...]] | None:
+    """The owner's connection and etcd's endpoints of the `up` that runs in the data folder."""
+    if not settings.data_dir.is_dir():
+        return None
+    from tickrail.local.stack import running  # noqa: PLC0415 - only where `up` may run
+    from tickrail.store import provision  # noqa: PLC0415 - as above
+
+    at = running(settings.data_dir)
+    if at is None:
+        return None
+    found = passwords(settings.data_dir, provision.ROLES)
+    url = provision.provision(at.postgres_dsn, "tickrail", found).owner
+    return url, tuple(at.etcd_endpoints.split(","))
+
+
 def client_of(settings: Settings) -> tuple[str, str]:
     """The API's address and key: from the settings, else what `up` kept in the data folder.
 

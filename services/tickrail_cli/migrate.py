@@ -9,10 +9,8 @@ import click
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import InvalidInputError
-from tickrail.runtime.settings import Settings
 from tickrail.store import bootstrap as first_key
 from tickrail.store import migrate as migrations
-from tickrail.store import provision
 from tickrail.store.keys import SCOPES
 from tickrail_cli import home
 from tickrail_cli.config import FLAGS, settings_options
@@ -96,7 +94,7 @@ def bootstrap(
     settings = session.settings(flags)
     try:
         made = first_key.bootstrap(
-            _owner_url(settings),
+            home.owner_url(settings),
             SystemClock(),
             tenant=tenant,
             scopes=_words(scopes),
@@ -121,18 +119,6 @@ def bootstrap(
         "Use it with --key, or: export TICKRAIL_API_KEY=<the key>",
         answer,
     )
-
-
-def _owner_url(settings: Settings) -> str:
-    """The owner's connection: as set, or that of the `up` that runs here."""
-    if "database_url" not in settings.model_fields_set and settings.data_dir.is_dir():
-        from tickrail.local.stack import running  # noqa: PLC0415 - only where `up` may run
-
-        at = running(settings.data_dir)
-        if at is not None:
-            passwords = home.passwords(settings.data_dir, provision.ROLES)
-            return provision.provision(at.postgres_dsn, "tickrail", passwords).owner
-    return settings.database_url
 
 
 def _words(text: str) -> list[str]:

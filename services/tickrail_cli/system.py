@@ -69,15 +69,16 @@ def raise_generation(session: Context, /, *, yes: bool, force: bool, **flags: ob
     """Begin a new generation of epochs, after etcd was restored or lost its data.
 
     Run it when etcd is the one that stays and answers; schedulers may run. It goes straight to
-    the database (its owner's or the engine's connection) and compares etcd with it first: refused
-    (exit code 1) where etcd has lost nothing, since every scheduler would give its partitions up
-    for nothing. Schedulers then enter anew by themselves within seconds; epochs and claims of the
-    new generation are higher than any before. Drains are in etcd: look whether they are still
-    there.
+    the database (its owner's or the engine's connection; where `tickrail up` runs in this data
+    folder, its own servers) and compares etcd with it first: refused (exit code 1) where etcd has
+    lost nothing, since every scheduler would give its partitions up for nothing. Schedulers then
+    enter anew by themselves within seconds; epochs and claims of the new generation are higher
+    than any before. Drains are in etcd: look whether they are still there.
     """
-    from tickrail_cli.generation import compared, raise_it  # noqa: PLC0415 - slow to load
+    from tickrail_cli import home  # noqa: PLC0415 - slow to load
+    from tickrail_cli.generation import compared, raise_it  # noqa: PLC0415 - as above
 
-    settings = session.settings(flags)
+    settings = home.servers_of(session.settings(flags))
     history = compared(settings)
     if history.needed is False and not force:
         raise ConflictError(
@@ -86,12 +87,11 @@ def raise_generation(session: Context, /, *, yes: bool, force: bool, **flags: ob
         )
     if session.output == "table":
         click.echo(history.words(), err=True)
-    if not yes:
-        click.confirm(
-            "Every scheduler gives its partitions up and takes them anew. Is this etcd the one"
-            " that stays?",
-            abort=True,
-        )
+    if not yes and not click.confirm(
+        "Every scheduler gives its partitions up and takes them anew. Is this etcd the one that"
+        " stays?"
+    ):
+        raise click.ClickException("not confirmed; no generation was begun")
     generation = raise_it(settings)
     session.done(f"The generation is {generation} now.", {"generation": generation})
 
