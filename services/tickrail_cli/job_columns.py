@@ -38,6 +38,11 @@ def paused(job: Mapping[str, Any]) -> str:
     return ", ".join([*said, *([str(found["reason"])] if found.get("reason") else [])])
 
 
+def standing(job: Mapping[str, Any]) -> str:
+    """The state; an active job that has no plan does not look like one that runs."""
+    return "unplannable" if job.get("error") and job["state"] == "active" else str(job["state"])
+
+
 def notes(job: Mapping[str, Any]) -> str:
     """What is legal in it but probably not meant."""
     return "; ".join(str(warning["message"]) for warning in job.get("lint") or ())
@@ -58,7 +63,7 @@ def left_out(job: Mapping[str, Any]) -> str:
 
 LIST = (
     Column("name", "name"),
-    Column("state", "state", "state"),
+    Column("state", standing, "state"),
     Column("schedule", words),
     Column("next run", "next_run_at", "time"),
     Column("last launch", "last_launch.state", "state"),
@@ -67,7 +72,8 @@ LIST = (
 CARD = (
     Column("name", "name"),
     Column("id", "id"),
-    Column("state", "state", "state"),
+    Column("state", standing, "state"),
+    Column("cannot be planned", "error"),
     Column("paused", paused),
     Column("description", "description"),
     Column("tags", tags),

@@ -66,6 +66,20 @@ def test_get_tells_what_is_probably_not_meant(tickrail: Tickrail, api: StubApi) 
     assert re.search(r"^notes +one; two$", tickrail("jobs", "get", "nightly").out, re.MULTILINE)
 
 
+def test_a_job_that_cannot_be_planned_says_so(tickrail: Tickrail, api: StubApi) -> None:
+    why = "the calendar holidays is gone"
+    paused = {**JOB, "name": "resting", "state": "paused", "error": why}
+    api.on("GET", "/v1/jobs", page({**JOB, "error": why}, paused, JOB))
+    rows = tickrail("jobs", "list").out.splitlines()[2:]
+    assert [row.split()[1] for row in rows] == ["unplannable", "paused", "active"]
+    api.on("GET", NIGHTLY, Answer(body={**JOB, "error": why}))
+    card = tickrail("jobs", "get", "nightly").out
+    assert re.search(r"^state +unplannable$", card, re.MULTILINE)
+    assert re.search(rf"^cannot be planned +{why}$", card, re.MULTILINE)
+    api.on("GET", NIGHTLY, Answer(body=JOB))
+    assert "planned" not in tickrail("jobs", "get", "nightly").out
+
+
 def test_get_is_a_card_without_control_characters(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", NIGHTLY, Answer(body=JOB))
     said = tickrail("jobs", "get", "nightly")
