@@ -3,8 +3,11 @@
 Pure over the lines of a history (tests/fault/history.py says what they are), so that a saved one
 can be judged again. What holds:
 
-  one_record     a slot has one launch record, with the id of its slot, for ever
+  nothing        there are jobs, each is made in the history, and slots of theirs come to be due
+  one_record     a slot has one record for ever: a launch with the id of its slot, or a skip
   lost_slot      each slot up to the end has a launch record or a skip record
+  made_up        what is launched or skipped by the schedule are slots of the job
+  early          nothing is launched, skipped or run before its slot
   deposed        an owner writes only under the epoch last raised, and only who raised it
   epochs         a raise is higher than all before
   moves          states change as core/states.py allows, by who may change them
@@ -30,64 +33,20 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tickrail.core.definition import parse_definition
+from tests.fault.judgement import Breach, Doubled, Judgement, Line, report
+from tests.fault.slots import Slots
+
 from tickrail.core.ids import ORIGIN_SCHEDULE, JobId, launch_id
 from tickrail.core.states import MOVES, TERMINAL, Actor, State
 
-Line = Mapping[str, Any]
-
 ACTORS = {"scheduler": Actor.OWNER, "worker": Actor.WORKER}
 """Who a service is; anybody else (the API, the test itself) is an API."""
+EXCLUDED = "excluded"
+"""The reason of a skip record whose first and last instant have launched slots between them."""
+EARLY = timedelta(milliseconds=500)
+"""By how much an instant may seem to lie before another, for clocks that are set meanwhile."""
 LOSES_TRANSACTIONS = "database_failover"
 """The fault after which what was committed may be gone: it explains every doubled effect."""
-
-
-@dataclass(frozen=True)
-class Breach:
-    """A rule that does not hold, and the line that shows it."""
-
-    rule: str
-    what: str
-    line: Line | None = None
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.what}" + (f"\n    {json.dumps(self.line)}" if self.line else "")
-
-
-@dataclass(frozen=True)
-class Doubled:
-    """An effect of a launch beyond its first, and why that may be."""
-
-    key: str
-    token: int
-    why: str
-    accepted: bool
-
-
-@dataclass
-class Judgement:
-    """What the checker found.
-
-    Attributes:
-        breaches: rules that do not hold.
-        doubled: doubled effects, each explained.
-        recovery: for each fault that named partitions, the seconds until the next launch record of
-            each of them; None where there was none.
-        counts: slots, launches, effects, raises, writes of owners that were looked at.
-    """
-
-    breaches: list[Breach] = field(default_factory=list)
-    doubled: list[Doubled] = field(default_factory=list)
-    recovery: list[tuple[str, dict[int, float | None]]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def rules(self) -> set[str]:
-        """The rules that do not hold."""
-        return {b.rule for b in self.breaches}
-
-    def slowest(self) -> float:
-        """The longest time to recover, seconds; 0 without any."""
-        return max((s or 0.0 for _, found in self.recovery for s in found.values()), default=0.0)
 
 
 @dataclass
@@ -108,19 +67,26 @@ class _Checker:
     def __init__(self, lines: Iterable[Line]) -> None:
         self.lines = list(lines)
         self.found = Judgement()
-        self.header = next(line for line in self.lines if line["kind"] == "header")
-        self.end = datetime.fromisoformat(next(x["last"] for x in self.lines if x["kind"] == "end"))
+        self.header = self.only("header")
+        self.end = datetime.fromisoformat(self.only("end")["last"])
         self.jobs = {line["id"]: line for line in self.of("job")}
         self.faults = self.of("fault")
         self.writes = sorted(self.of("write"), key=lambda w: w["n"])
         self.launches: dict[str, _Launch] = {}
         self.slots: dict[tuple[str, datetime], list[str]] = defaultdict(list)
-        self.skipped: dict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
-        self.first: dict[str, datetime] = {}
+        self.skipped: dict[str, list[Line]] = defaultdict(list)
+        self.made: dict[str, Slots | None] = {}
+        """The slots of each job whose beginning was seen; None where it waits for none."""
         self.raised: dict[int, tuple[int, str]] = {}
 
     def of(self, kind: str) -> list[Line]:
         return [line for line in self.lines if line["kind"] == kind]
+
+    def only(self, kind: str) -> Line:
+        found = self.of(kind)
+        if len(found) != 1:
+            raise ValueError(f"a history has one line of kind {kind!r}, and not {len(found)}")
+        return found[0]
 
     def breach(self, rule: str, what: str, line: Line | None = None) -> None:
         self.found.breaches.append(Breach(rule, what, line))
@@ -210,6 +176,7 @@ class _Checker:
             slot = datetime.fromisoformat(new["scheduled_at"])
             self.slots[new["job_id"], slot].append(new["id"])
             right = launch_id(JobId(UUID(new["job_id"])), slot, ORIGIN_SCHEDULE)
+            self._not_early(new["scheduled_at"], write["at"], "a launch record", write)
             if new["id"] != str(right):
                 self.breach("one_record", f"launch {new['id']} should have the id {right}", write)
         if new["state"] not in {State.DUE, State.HELD} or new["attempt"] != 1:
@@ -266,17 +233,26 @@ class _Checker:
 
     def _skip(self, write: Line) -> None:
         new = write["new"]
-        if new is not None:
-            self.skipped[new["job_id"]].append(
-                (
-                    datetime.fromisoformat(new["scheduled_at"]),
-                    datetime.fromisoformat(new["last_at"]),
-                )
-            )
+        if write["op"] != "insert":
+            self.breach("one_record", f"a skip record had an {write['op']}", write)
+            return
+        self.skipped[new["job_id"]].append(new)
+        self._not_early(new["last_at"], write["at"], "a skip record", write)
+
+    def _not_early(self, slot: str, at: str, what: str, line: Line) -> None:
+        early = datetime.fromisoformat(slot) - datetime.fromisoformat(at)
+        if early > EARLY:
+            self.breach("early", f"{what} {early.total_seconds():g} s before its slot", line)
 
     def _job(self, write: Line) -> None:
-        if write["op"] == "insert" and write["new"]["next_run_at"] is not None:
-            self.first[write["new"]["id"]] = datetime.fromisoformat(write["new"]["next_run_at"])
+        new = write["new"]
+        if write["op"] == "insert" and new["id"] in self.jobs:
+            first = new["next_run_at"]
+            self.made[new["id"]] = (
+                None
+                if first is None
+                else Slots(self.jobs[new["id"]], datetime.fromisoformat(first))
+            )
 
     # --- at the end -------------------------------------------------------------------------------
 
@@ -284,26 +260,47 @@ class _Checker:
         for (job, slot), ids in self.slots.items():
             if len(ids) > 1:
                 self.breach("one_record", f"slot {slot} of job {job} has {len(ids)} records")
-        count = 0
+            slots = self.made.get(job)
+            if job not in self.jobs or (slots is not None and not slots.may_be(slot)):
+                self.breach("made_up", f"{slot} is no slot of job {job}", self.launches[ids[0]].row)
         for job, line in self.jobs.items():
-            for slot in self._due(job, line):
-                count += 1
-                known = (job, slot) in self.slots
-                if not known and not any(a <= slot <= b for a, b in self.skipped[job]):
-                    self.breach("lost_slot", f"slot {slot} of job {job} has no record")
-        self.found.counts["slots"] = count
+            if job not in self.made:
+                self.breach("nothing", f"nobody saw how job {job} began", line)
+        known = {job: slots for job, slots in self.made.items() if slots is not None}
+        self.found.counts.update(slots=0, skipped=0)
+        for job, slots in known.items():
+            self._slots_of(job, slots)
+        told = not self.jobs or any(slots.told for slots in known.values())
+        if told and not self.found.counts["slots"]:
+            self.breach("nothing", "no slot of any job up to the end")
 
-    def _due(self, job: str, line: Line) -> Iterable[datetime]:
-        first = self.first.get(job)
-        if first is None:
-            return
-        plan = parse_definition(line["definition"], job=JobId(UUID(job)), now=first).plan
-        if plan.timetable is None:
-            return
-        slot = plan.timetable.next_after(first - timedelta(microseconds=1))
-        while slot is not None and slot <= self.end:
-            yield slot
-            slot = plan.timetable.next_after(slot)
+    def _slots_of(self, job: str, slots: Slots) -> None:
+        skipped = self._skipped(job, slots)
+        excluded = [_range(x) for x in self.skipped[job] if x["reason"] == EXCLUDED]
+        for slot in slots.due(self.end):
+            self.found.counts["slots"] += 1
+            self.found.counts["skipped"] += slot in skipped
+            if (job, slot) in self.slots or slot in skipped:
+                continue
+            if not any(first <= slot <= last for first, last in excluded):
+                self.breach("lost_slot", f"slot {slot} of job {job} has no record")
+
+    def _skipped(self, job: str, slots: Slots) -> set[datetime]:
+        """The slots of a job in its skip records, each in one alone and in no launch record."""
+        found: set[datetime] = set()
+        for skip in self.skipped[job]:
+            first, last = _range(skip)
+            if skip["reason"] == EXCLUDED:
+                continue
+            if not (slots.may_be(first) and slots.may_be(last)):
+                self.breach("made_up", f"a skip of what is no slot of job {job}", skip)
+            for slot in slots.between(first, last):
+                if slot in found:
+                    self.breach("one_record", f"slot {slot} of job {job} is skipped twice", skip)
+                if (job, slot) in self.slots:
+                    self.breach("one_record", f"slot {slot} of job {job} is launched too", skip)
+                found.add(slot)
+        return found
 
     def _ends(self) -> None:
         for key, launch in self.launches.items():
@@ -331,6 +328,7 @@ class _Checker:
     def _effects_of(self, key: str, launch: _Launch, those: Sequence[Line]) -> None:
         highest = 0
         for e in those:
+            self._not_early(launch.row["scheduled_at"], e["begin"], "an effect", e)
             if e["token"] not in launch.workers and not self._lost(e):
                 self.breach("effects", f"launch {key} was not claimed as {e['token']}", e)
             if e["accepted"] and e["token"] < highest:
@@ -409,6 +407,11 @@ def _ended(fault: Line) -> str:
     return str(fault.get("until", fault["at"]))
 
 
+def _range(skip: Line) -> tuple[datetime, datetime]:
+    first, last = (datetime.fromisoformat(skip[name]) for name in ("scheduled_at", "last_at"))
+    return first, last
+
+
 def _is_raise(write: Line) -> bool:
     old, new = write["old"], write["new"]
     return bool(
@@ -421,29 +424,35 @@ def _differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
 
 
 def judge(lines: Iterable[Line]) -> Judgement:
-    """What holds and what does not in a history."""
+    """What holds and what does not in a history.
+
+    Raises:
+        ValueError: it has not one header and one end.
+    """
     return _Checker(lines).run()
 
 
-def report(judgement: Judgement) -> str:
-    """The judgement in words, a line each."""
-    said = [f"{name}: {count}" for name, count in judgement.counts.items()]
-    said += [f"doubled effect of {d.key}: {d.why}" for d in judgement.doubled]
-    for name, found in judgement.recovery:
-        shown = ", ".join(f"{p}: {s:.2f} s" if s else f"{p}: never" for p, s in found.items())
-        said.append(f"{name}, until the next launch: {shown}")
-    said += [f"BREACH {breach}" for breach in judgement.breaches]
-    return "\n".join([*said, "every rule holds" if not judgement.breaches else "not right"])
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Judge saved histories; 1 when a rule does not hold."""
+    """Judge saved histories; 1 when a rule does not hold, 2 for what is no history."""
+    if not arguments:
+        return _wrong("usage: python -m tests.fault.checker FILE...")
     bad = 0
     for name in arguments:
-        judgement = judge(json.loads(x) for x in Path(name).read_text("utf-8").splitlines())
+        try:
+            lines = [json.loads(line) for line in Path(name).read_text("utf-8").splitlines()]
+            if not all(isinstance(line, dict) and "kind" in line for line in lines):
+                raise ValueError("a line is no object with a kind")  # noqa: TRY301 - told below
+            judgement = judge(lines)
+        except (OSError, ValueError) as e:
+            return _wrong(f"{name} is no history: {e}")
         print(f"{name}\n{report(judgement)}")  # noqa: T201 - a program
         bad += bool(judgement.breaches)
     return 1 if bad else 0
+
+
+def _wrong(why: str) -> int:
+    print(why, file=sys.stderr)  # noqa: T201 - a program
+    return 2
 
 
 if __name__ == "__main__":

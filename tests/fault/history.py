@@ -21,12 +21,13 @@ import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
 import psycopg
-from tests.fault.checker import Judgement, judge
+from tests.fault.checker import judge
+from tests.fault.judgement import Judgement
 from tests.support.processes import CLOCK, Installation
 from tests.support.receiver import OK_ANSWER, Receiver, Request
 
@@ -34,6 +35,7 @@ from tickrail.core.ids import JobId
 
 KEEP_VARIABLE = "TICKRAIL_FAULT_DIR"
 """A folder that keeps the histories."""
+SECOND = timedelta(seconds=1)
 
 _COLUMNS = {
     "launches": (
@@ -175,22 +177,26 @@ class History:
         self._effects_from = len(effects.noted) if effects else 0
         self._lines: list[dict[str, Any]] = []
         self._jobs: dict[str, int] = {}
+        self._since: dict[str, tuple[datetime, bool]] = {}
+        """From when on each job had slots at the latest, and whether its runs have effects."""
 
     def add_jobs(
         self, count: int, document: Mapping[str, Any], *, effects: bool | None = None
     ) -> list[JobId]:
-        """Jobs whose slots and launches are judged.
+        """Jobs of every second whose slots and launches are judged.
 
         `effects`: whether each success must have an effect in the receiver; True for a webhook.
         """
         ids = self._found.add_jobs(count, document)
         if effects is None:
             effects = "webhook" in document["target"]
+        since = CLOCK.now()
         rows = dict(
             self._found.query("select id, partition from jobs where id = any(%s)", list(ids))
         )
         for job in ids:
             self._jobs[str(job)] = rows[job]
+            self._since[str(job)] = (since, effects)
             self._lines.append(
                 {
                     "kind": "job",
@@ -289,13 +295,30 @@ class History:
         """Save the history, and what the checker says of it.
 
         Raises:
-            AssertionError: a rule does not hold; names the file and each breach.
+            AssertionError: a rule does not hold; names the file and each breach. Or too little is
+                in it for that to mean anything.
         """
         kept = Path(os.environ.get(KEEP_VARIABLE) or folder)
         path = save(self.lines(last), kept / f"{name}.jsonl")
         judgement = judge(load(path))
         assert not judgement.breaches, f"{path}:\n" + "\n".join(map(str, judgement.breaches[:40]))
+        self._assert_enough(judgement, last)
         return judgement
+
+    def _assert_enough(self, judgement: Judgement, last: datetime) -> None:
+        """Each job, one of every second, was launched each second, and half of those with effects.
+
+        By the test's own clock and not by what the database noted. What a fault stops may be
+        abandoned without an effect, but not the half of all.
+        """
+        seconds = {job: int((last - since) / SECOND) for job, (since, _) in self._since.items()}
+        slots = sum(seconds.values())
+        effects = sum(seconds[job] for job, (_, wanted) in self._since.items() if wanted)
+        counts = judgement.counts
+        assert slots > 0, "the jobs were made just now"
+        assert counts["slots"] >= slots, f"{slots} slots at least, and not {counts}"
+        assert counts["launches"] >= slots, f"{slots} launches at least, and not {counts}"
+        assert counts["effects"] >= effects / 2, f"{effects} effects or so, and not {counts}"
 
 
 def save(lines: Iterable[Mapping[str, Any]], path: Path) -> Path:

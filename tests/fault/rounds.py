@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.fault.checker import Judgement
 from tests.fault.history import Effects, History, install
+from tests.fault.judgement import Judgement
 from tests.support.processes import CLOCK, Installation, Service, installation
 from tests.support.until import pause, until
 
@@ -128,6 +128,8 @@ def bed() -> Iterator[tuple[Installation, Effects]]:
         installation(prepare=install, environment={**ENVIRONMENT, **lease}) as found,
     ):
         until(lambda: found.query("select 1 from partitions where epoch = 0") == [], 60, 0.1)
+        # One that still begins does not hear SIGTERM yet.
+        until(lambda: all(s.ready() for s in found.services.values()), 60, 0.1)
         yield found, effects
 
 

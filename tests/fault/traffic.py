@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.fault.checker import Judgement
 from tests.fault.history import Effects, History
+from tests.fault.judgement import Judgement
 from tests.support.processes import CLOCK, Installation
 from tests.support.until import until
 

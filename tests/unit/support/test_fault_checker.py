@@ -2,157 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 import pytest
 from tests.fault import checker
-from tests.fault.checker import judge, report
+from tests.fault.checker import judge
 from tests.fault.history import load, save
-
-from tickrail.core.ids import JobId, launch_id
-
-BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-JOB = "0195544e-0000-7000-8000-000000000001"
-OLD, NEW = "scheduler-1", "scheduler-2"
-Lines = list[dict[str, Any]]
-
-
-def at(seconds: float) -> str:
-    return (BEGIN + timedelta(seconds=seconds)).isoformat()
-
-
-class Story:
-    """Makes the lines of a history, one write after the other."""
-
-    def __init__(self, *, rerun: bool = True) -> None:
-        self.rerun = rerun
-        self.fence: dict[str, Any] = {"partition": 0, "epoch": 0, "owner": ""}
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.lines: Lines = [
-            {
-                "kind": "header",
-                "partitions": 1,
-                "services": {
-                    OLD: "scheduler",
-                    NEW: "scheduler",
-                    "worker-1": "worker",
-                    "worker-2": "worker",
-                },
-            },
-            {
-                "kind": "job",
-                "id": JOB,
-                "partition": 0,
-                "effects": True,
-                "definition": {
-                    "name": "job",
-                    "schedule": {"every": "1s", "anchor": "2026-01-01T00:00:00Z"},
-                    "target": {"webhook": {"url": "https://example.org/"}},
-                },
-            },
-        ]
-        self.n = 0
-        job = {"id": JOB, "partition": 0, "state": "active", "next_run_at": at(1)}
-        self.write(0, "", "jobs", "insert", None, {**job, "last_slot_at": None})
-
-    def write(
-        self,
-        seconds: float,
-        app: str,
-        table: str,
-        op: str,
-        old: dict[str, Any] | None,
-        new: dict[str, Any] | None,
-    ) -> dict[str, Any]:
-        self.n += 1
-        line = {
-            "kind": "write", "n": self.n, "at": at(seconds), "tx": str(self.n), "app": app,
-            "table": table, "op": op, "old": copy.deepcopy(old), "new": copy.deepcopy(new),
-            "fence": dict(self.fence),
-        }  # fmt: skip
-        self.lines.append(line)
-        return line
-
-    def take(self, seconds: float, app: str, epoch: int) -> None:
-        old = dict(self.fence)
-        self.fence = {"partition": 0, "epoch": epoch, "owner": f"{app}-0badf00d"}
-        self.write(seconds, app, "partitions", "update", old, self.fence)
-
-    def record(self, seconds: float, app: str, slot: int) -> str:
-        scheduled = BEGIN + timedelta(seconds=slot)
-        key = str(launch_id(JobId(UUID(JOB)), scheduled, "schedule"))
-        row = {
-            "id": key, "job_id": JOB, "scheduled_at": at(slot), "origin": "schedule",
-            "partition": 0, "state": "due", "attempt": 1, "failures": 0, "claim": None,
-            "epoch": self.fence["epoch"], "dlq_owed": False, "rerun": self.rerun,
-            "redrive_count": 0,
-        }  # fmt: skip
-        self.write(seconds, app, "launches", "insert", None, row)
-        self.rows[key] = row
-        return key
-
-    def move(self, seconds: float, app: str, key: str, **change: Any) -> None:
-        old = self.rows[key]
-        new = {**old, **change}
-        self.write(seconds, app, "launches", "update", old, new)
-        self.rows[key] = new
-
-    def lose(self, seconds: float, app: str, key: str, *, certain: bool = False) -> None:
-        """The claim has ended without a success; the launch is due again."""
-        row = self.rows[key]
-        attempt = {
-            "launch_id": key, "scheduled_at": row["scheduled_at"], "attempt": row["attempt"],
-            "claim": row["claim"], "worker": "worker-1", "outcome": "worker_lost",
-            "certain": certain,
-        }  # fmt: skip
-        self.write(seconds, app, "attempts", "insert", None, attempt)
-        self.move(seconds, app, key, state="due", attempt=row["attempt"] + 1)
-
-    def effect(self, seconds: float, key: str, token: int, *, accepted: bool = True) -> None:
-        self.lines.append(
-            {"kind": "effect", "key": key, "token": token, "attempt": 1, "begin": at(seconds),
-             "end": at(seconds + 0.01), "accepted": accepted}
-        )  # fmt: skip
-
-    def run(self, seconds: float, worker: str, key: str, claim: int) -> None:
-        self.move(seconds, worker, key, state="running", claim=claim)
-        self.effect(seconds, key, claim)
-
-    def fault(self, seconds: float, name: str, victim: str, *partitions: int) -> None:
-        self.lines.append(
-            {"kind": "fault", "at": at(seconds), "name": name, "victim": victim,
-             "partitions": list(partitions)}
-        )  # fmt: skip
-
-    def told(self, last: int) -> Lines:
-        return [*self.lines, {"kind": "end", "last": at(last)}]
-
-
-def good(*, rerun: bool = True) -> tuple[Story, list[str]]:
-    """Slot 1 by the first owner, slot 2 by the second, after the first was killed."""
-    story = Story(rerun=rerun)
-    story.take(0.2, OLD, 10)
-    first = story.record(1, OLD, 1)
-    story.move(1.1, OLD, first, state="queued")
-    story.run(1.2, "worker-1", first, 100)
-    story.move(1.3, "worker-1", first, state="succeeded")
-    story.fault(1.5, "kill", OLD, 0)
-    story.take(5, NEW, 11)
-    second = story.record(5.5, NEW, 2)
-    story.run(5.6, "worker-2", second, 101)
-    return story, [first, second]
-
-
-def ended() -> tuple[Story, list[str]]:
-    story, keys = good()
-    story.move(5.7, "worker-2", keys[1], state="succeeded")
-    return story, keys
+from tests.fault.judgement import report
+from tests.support.fault_story import JOB, NEW, OLD, Story, at, ended, good
 
 
 def test_a_good_history_is_right_and_tells_how_long_recovery_took() -> None:
@@ -162,6 +21,7 @@ def test_a_good_history_is_right_and_tells_how_long_recovery_took() -> None:
     assert found.recovery == [(f"kill of {OLD}", {0: 4.0})]
     assert found.slowest() == 4.0
     counts = {"raises": 2, "slots": 2, "launches": 2, "effects": 2, "writes": 10, "faults": 1}
+    counts["skipped"] = 0
     assert found.counts == counts
     assert report(found).endswith("every rule holds")
 
@@ -191,12 +51,38 @@ def test_an_uncertain_end_explains_a_repeated_effect() -> None:
 
 def test_a_skip_stands_for_a_record() -> None:
     story, _ = ended()
-    skip = {
-        "job_id": JOB, "scheduled_at": at(3), "last_at": at(5), "count": 3, "reason": "misfire"
-    }  # fmt: skip
-    story.write(6, NEW, "skips", "insert", None, skip)
-    assert not judge(story.told(5)).breaches
+    story.skip(6, 3, 5)
+    found = judge(story.told(5))
+    assert not found.breaches
+    assert (found.counts["slots"], found.counts["skipped"]) == (5, 3)
     assert judge(story.told(6)).rules() == {"lost_slot"}
+
+
+def test_what_calendars_leave_out_has_launches_between() -> None:
+    story, _ = ended()
+    story.skip(6, 1, 4, "excluded")
+    assert not judge(story.told(4)).breaches
+    assert judge(story.told(5)).rules() == {"lost_slot"}
+
+
+@pytest.mark.parametrize("origin", ["manual:1", "backfill:1"])
+def test_only_the_schedule_is_bound_to_its_slots(origin: str) -> None:
+    story, _ = ended()
+    story.skip(6, 3, 3)
+    for n, slot in enumerate((3, 2.5, -60)):
+        key = story.record(7, NEW, slot, origin)
+        story.run(7.1, "worker-1", key, 103 + n)
+        story.move(7.2, "worker-1", key, state="succeeded")
+    assert not judge(story.told(3)).breaches
+
+
+def test_a_job_that_waits_for_no_slot_has_none() -> None:
+    story, _ = ended()
+    other = "0195544e-0000-7000-8000-000000000002"
+    story.lines.append({**story.lines[1], "id": other})
+    job = {"id": other, "partition": 0, "state": "active", "next_run_at": None}
+    story.write(6, "", "jobs", "insert", None, job)
+    assert not judge(story.told(2)).breaches
 
 
 Plant = Callable[[Story, list[str]], object]
@@ -220,6 +106,76 @@ def other_id(story: Story, keys: list[str]) -> None:
     story.rows[key] = row
     story.run(6.1, "worker-1", key, 104)
     story.move(6.2, "worker-1", key, state="succeeded")
+
+
+def other_id_for_a_slot_of_its_own(story: Story, _: list[str]) -> None:
+    key = story.record(6, NEW, 3, "manual:1")
+    story.lines[-1]["new"]["origin"] = story.rows[key]["origin"] = "schedule"
+    story.run(6.1, "worker-1", key, 104)
+    story.move(6.2, "worker-1", key, state="succeeded")
+
+
+def skipped_too(story: Story, _: list[str]) -> None:
+    story.skip(6, 2, 2)
+
+
+def skipped_in_a_range(story: Story, keys: list[str]) -> None:
+    skipped_twice(story, keys, 1)
+
+
+def skipped_twice(story: Story, _: list[str], first: int = 5) -> None:
+    story.skip(6, 3, 5)
+    story.skip(7, first, 6, "overlap")
+
+
+def skip_deleted(story: Story, _: list[str]) -> None:
+    story.write(7, "", "skips", "delete", story.skip(6, 3, 5), None)
+
+
+def skip_changed(story: Story, _: list[str]) -> None:
+    row = story.skip(6, 3, 5)
+    story.write(7, NEW, "skips", "update", row, {**row, "last_at": at(6), "count": 4})
+
+
+def launched_at(story: Story, slot: float, seconds: float = 6) -> None:
+    key = story.record(seconds, NEW, slot)
+    story.run(seconds + 0.1, "worker-1", key, 104)
+    story.move(seconds + 0.2, "worker-1", key, state="succeeded")
+
+
+def between_two_slots(story: Story, _: list[str]) -> None:
+    launched_at(story, 1.5)
+
+
+def before_the_first_slot(story: Story, _: list[str]) -> None:
+    launched_at(story, -3600)
+
+
+def of_another_job(story: Story, _: list[str]) -> None:
+    launched_at(story, 2)
+    other = "0195544e-0000-7000-8000-000000000002"
+    for line in story.lines[-4:]:
+        if line["kind"] == "write":
+            line["new"]["job_id"] = other
+
+
+def skipped_between_two_slots(story: Story, _: list[str]) -> None:
+    story.skip(6, 1.5, 1.5)
+
+
+def launched_early(story: Story, _: list[str]) -> None:
+    key = story.record(6, NEW, 30)
+    story.run(30.1, "worker-1", key, 104)
+    story.move(30.2, "worker-1", key, state="succeeded")
+
+
+def skipped_early(story: Story, _: list[str]) -> None:
+    story.skip(6, 3, 30)
+
+
+def ran_early(story: Story, _: list[str]) -> None:
+    launched_at(story, 8, 8)
+    next(line for line in story.lines if line.get("token") == 104)["begin"] = at(6)
 
 
 def deleted(story: Story, keys: list[str]) -> None:
@@ -359,6 +315,23 @@ def accepted_backwards(story: Story, _: list[str]) -> None:
     story.effect(8, key, 103)
 
 
+def not_begun(story: Story, _: list[str]) -> None:
+    story.lines = [line for line in story.lines if line.get("table") != "jobs"]
+
+
+def without_writes(story: Story, _: list[str]) -> None:
+    story.lines = story.lines[:2]
+
+
+def without_jobs(story: Story, _: list[str]) -> None:
+    story.lines = story.lines[:1]
+
+
+def before_all_slots(story: Story, _: list[str]) -> None:
+    story.lines = [line for line in story.lines if line.get("table") in {None, "jobs"}]
+    story.lines = [line for line in story.lines if line["kind"] != "effect"]
+
+
 def open_at_the_end(story: Story, _: list[str]) -> None:
     key = story.record(6, NEW, 3)
     story.run(6.1, "worker-1", key, 103)
@@ -380,6 +353,23 @@ PLANTS: list[tuple[Plant, str, int]] = [
     (lost_slot, "lost_slot", 4),
     (second_record, "one_record", 2),
     (other_id, "one_record", 2),
+    (other_id_for_a_slot_of_its_own, "one_record", 3),
+    (skipped_too, "one_record", 2),
+    (skipped_in_a_range, "one_record", 6),
+    (skipped_twice, "one_record", 6),
+    (skip_deleted, "one_record", 5),
+    (skip_changed, "one_record", 5),
+    (between_two_slots, "made_up", 2),
+    (before_the_first_slot, "made_up", 2),
+    (of_another_job, "made_up", 2),
+    (skipped_between_two_slots, "made_up", 2),
+    (launched_early, "early", 2),
+    (skipped_early, "early", 2),
+    (ran_early, "early", 2),
+    (not_begun, "nothing", 2),
+    (without_writes, "nothing", 2),
+    (without_jobs, "nothing", 2),
+    (before_all_slots, "nothing", 0),
     (deleted, "one_record", 2),
     (old_owner, "deposed", 2),
     (under_the_old_epoch, "deposed", 2),
@@ -451,3 +441,31 @@ def test_a_saved_history_is_judged_again(
     wrong = save(story.told(2), tmp_path / "wrong.jsonl")
     assert checker.main([str(right), str(wrong)]) == 1
     assert "BREACH one_record" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        ("{", "is no history"),
+        ('["kind"]\n', "a line is no object with a kind"),
+        ('{"kind": "header"}\n', "a history has one line of kind 'end', and not 0"),
+        ("", "a history has one line of kind 'header', and not 0"),
+    ],
+)
+def test_what_is_no_history_is_named_in_one_line(
+    content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "some.jsonl"
+    if content is not None:
+        path.write_text(content)
+    assert checker.main([str(path)]) == 2
+    told = capsys.readouterr().err
+    assert str(path) in told
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_no_file_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checker.main([]) == 2
+    assert capsys.readouterr().err.startswith("usage: ")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.fault import run
-from tests.fault.checker import Doubled, Judgement
+from tests.fault.judgement import Doubled, Judgement
 from tests.fault.rounds import SCHEDULER_POINTS, WORKER_POINTS, Blow, Played, Struck, chosen
 
 from tickrail.runtime.failpoints import POINTS
