@@ -14,6 +14,11 @@ from tests.simulation.requests import Requests
 from tickrail.core.ports_ownership import Drain
 
 
+def knows(kind: str) -> bool:
+    """Whether there are events of this kind."""
+    return kind in {"call", "message", "restore"} or hasattr(Happenings, kind)
+
+
 class Happenings(Requests):
     """The events of a history."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class History:
     jobs: list[dict[str, Any]]
     events: list[Event]
     weights: dict[str, float] = field(default_factory=dict)
+    bug: str = ""
+    """The mistake with which it was run, where it is kept; empty for none."""
 
     def weight(self, scheduler: str) -> float:
         """The share of a scheduler against the others."""
@@ -65,9 +67,22 @@ class History:
 
     @classmethod
     def load(cls, path: Path) -> History:
-        doc = json.loads(path.read_text())
-        events = [Event(**e) for e in doc.pop("events")]
-        return cls(events=events, **doc)
+        """A history that was kept.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it is none.
+        """
+        doc = json.loads(path.read_text("utf-8"))
+        wanted = {f.name for f in fields(cls) if f.default_factory is MISSING is f.default}
+        missing = wanted - doc.keys() if isinstance(doc, dict) else wanted
+        if missing:
+            raise ValueError(f"no history that was kept: {', '.join(sorted(missing))} missing")
+        try:
+            events = [Event(**e) for e in doc.pop("events")]
+            return cls(events=events, **doc)
+        except TypeError as e:
+            raise ValueError(f"no history that was kept: {e}") from e
 
 
 def history(seed: int) -> History:

@@ -7,7 +7,8 @@
     python -m tests.simulation.run --bugs                which seed and rule finds each of them
 
 A seed that fails is shortened: events are left out while it still fails. What is left is printed,
-and written to a file with --keep. The exit code is 1 when a rule was broken.
+and written to a file with --keep, together with the mistake that was planted: --history plants it
+again. The exit code is 1 when a rule was broken, 2 for wrong use.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 from tests.simulation.bugs import planted
 from tests.simulation.counterexamples import BUGS
 from tests.simulation.finding import table
+from tests.simulation.happenings import knows
 from tests.simulation.plan import History, history
 from tests.simulation.world import Result, World
 
@@ -86,6 +89,8 @@ def told(made: History, result: Result, lines: int = _LINES) -> Iterator[str]:
     for job in made.jobs:
         when = " ".join(f"{k} {v}" for k, v in job["schedule"].items() if k != "anchor")
         yield f"  job {job['name']}: {when}, overlap {job['overlap']}, {job['if_uncertain']}"
+    if made.bug:
+        yield f"  planted: {made.bug}"
     yield from (f"  {event}" for event in made.events)
     steps = [line for line in result.trace if "snapshot" not in line]
     left_out = max(0, len(steps) - lines)
@@ -182,42 +187,91 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    """The program."""
-    parser = argparse.ArgumentParser(description="The simulation of Tickrail.")
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{message}\n")
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return count
+
+
+def _parser() -> _Parser:
+    parser = _Parser(description="The simulation of Tickrail.")
     parser.add_argument("--seed", type=int, help="run this seed and print its history")
     parser.add_argument("--history", type=Path, help="run a history that was kept")
-    parser.add_argument("--seeds", type=int, help="run so many seeds, on every core")
+    parser.add_argument("--seeds", type=_count, help="run so many seeds, on every core")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
     parser.add_argument("--keep", type=Path, help="write the history to this file")
-    parser.add_argument("--lines", type=int, default=_LINES, help="steps to print")
+    parser.add_argument("--lines", type=_count, default=_LINES, help="steps to print")
     parser.add_argument("--bug", type=int, help="with this mistake planted; see --list")
     parser.add_argument("--list", action="store_true", help="print the mistakes")
     parser.add_argument("--bugs", action="store_true", help="look for each of the mistakes")
-    options = parser.parse_args()
-    names = list(BUGS)
+    return parser
+
+
+def _kept(parser: _Parser, path: Path) -> History:
+    try:
+        made = History.load(path)
+    except (OSError, ValueError) as e:
+        parser.error(f"--history {path}: {e}")
+    if made.bug and made.bug not in BUGS:
+        parser.error(f"--history {path}: there is no mistake {made.bug!r}; see --list")
+    unknown = sorted({e.kind for e in made.events if not knows(e.kind)})
+    if unknown:
+        parser.error(f"--history {path}: no such events: {', '.join(unknown)}")
+    return made
+
+
+def _tables(options: argparse.Namespace) -> bool:
+    """Print what is asked for that is no run."""
+    lines: Iterable[str] = ()
     if options.list:
-        for n, name in enumerate(names):
-            _say(f"{n:3} {name}")
-        return 0
-    if options.bugs:
-        for line in table():
-            _say(line)
-        return 0
-    with nullcontext() if options.bug is None else planted(names[options.bug]):
-        if options.seeds is not None:
+        lines = (f"{n:3} {name}" for n, name in enumerate(BUGS))
+    elif options.bugs:
+        lines = table()
+    for line in lines:
+        _say(line)
+    return bool(options.list or options.bugs)
+
+
+def _run(options: argparse.Namespace, made: History | None, bug: str) -> bool:
+    """Run what is asked for; whether every rule held."""
+    with planted(bug) if bug else nullcontext():
+        if made is None:
             report = _many(options.first, options.seeds)
             _say(str(report))
-            well = not report.broken
-            if report.broken:
-                well = _show(history(report.broken[0][0]), keep=options.keep, lines=options.lines)
-        elif options.history is not None:
-            well = _show(History.load(options.history), keep=options.keep, lines=options.lines)
-        elif options.seed is not None:
-            well = _show(history(options.seed), keep=options.keep, lines=options.lines)
-        else:
-            parser.error("one of --seed, --seeds, --history, --list is needed")
-    return 0 if well else 1
+            if not report.broken:
+                return True
+            made = history(report.broken[0][0])
+        return _show(replace(made, bug=bug), keep=options.keep, lines=options.lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if _tables(options):
+        return 0
+    asked = [options.seed, options.seeds, options.history]
+    if sum(one is not None for one in asked) != 1:
+        parser.error("one of --seed, --seeds, --history, --list, --bugs is needed")
+    names = list(BUGS)
+    if options.bug is not None and not 0 <= options.bug < len(names):
+        parser.error(f"--bug {options.bug}: a number from 0 to {len(names) - 1}; see --list")
+    if options.keep is not None and not options.keep.absolute().parent.is_dir():
+        parser.error(f"--keep {options.keep}: there is no such folder")
+    bug = "" if options.bug is None else names[options.bug]
+    made = None if options.seed is None else history(options.seed)
+    if options.history is not None:
+        made = _kept(parser, options.history)
+        bug = bug or made.bug
+    return 0 if _run(options, made, bug) else 1
 
 
 if __name__ == "__main__":
