@@ -4,6 +4,10 @@
 `attempt()`s makes the fault once, waits until the installation is whole again and gives what
 PostgreSQL saw: triggers record every write of a scheduler with its time, its writer and the fence
 row as it then was.
+
+What is measured here is time, so the triggers are lean: one for a statement, not one for a row, and
+neither old values nor transactions are kept. Those of tests/fault/history.py keep all of that, for
+the checker, and cost a line of JSON for each row; the times would be theirs.
 """
 
 from __future__ import annotations
