@@ -39,7 +39,8 @@ PARTITIONS = (
     Column("zone data", "tzdata"),
 )
 IGNORED = (
-    "every member is drained, so drains have no effect; end one with `tickrail system undrain`"
+    "every member is drained, so drains have no effect: the members share all partitions until"
+    " one drain is ended with `tickrail system undrain`"
 )
 _POLL = 0.1
 
@@ -90,7 +91,8 @@ def drain(session: Context, /, *, member: str, wait: timedelta) -> None:
     """Have MEMBER (name or identity) hand over all it owns and take nothing.
 
     The drain holds, also over restarts of MEMBER, until `tickrail system undrain`. Exit code 1:
-    it owned partitions still when the time was over, or every member is drained.
+    it owned partitions still when the time was over, or every member is drained: then drains have
+    no effect, and partitions go back also to those that were drained before.
     """
     answer = session.client().request("POST", _path(member))
     last = _wait(session, answer, wait) if wait else answer

@@ -31,6 +31,8 @@ class MemberState(StrEnum):
     """Drained, and still the owner of partitions."""
     DRAINED = "drained"
     """Drained, and the owner of none."""
+    DRAIN_IGNORED = "drain_ignored"
+    """Drained, and so is every other that may own partitions: it owns its share all the same."""
     ABSENT = "absent"
     """A name that is drained and of which no member is present."""
 
@@ -214,6 +216,7 @@ def _leases(directory: Directory, leases: Iterable[int]) -> dict[int, float]:
 
 
 def _members(snapshot: Snapshot, leases: Mapping[int, float]) -> list[MemberView]:
+    ignored = weights(snapshot)[1]
     held: dict[str, int] = {}
     for key in snapshot.owners.values():
         held[key.identity] = held.get(key.identity, 0) + 1
@@ -223,6 +226,8 @@ def _members(snapshot: Snapshot, leases: Mapping[int, float]) -> list[MemberView
         state = MemberState.ACTIVE
         if drain is not None:
             state = MemberState.DRAINING if count else MemberState.DRAINED
+            if ignored and member.weight > 0:
+                state = MemberState.DRAIN_IGNORED
         views.append(
             MemberView(
                 member.name, member.identity, state, member.weight, member.since,
@@ -233,7 +238,7 @@ def _members(snapshot: Snapshot, leases: Mapping[int, float]) -> list[MemberView
     views += [
         MemberView(name, None, MemberState.ABSENT, None, None, None, 0, drain)
         for name, drain in snapshot.drains.items()
-        if name not in present
+        if name and name not in present  # a stray `drains/` is nobody's, and no route could end it
     ]
     return sorted(views, key=lambda v: (v.name, v.identity or ""))
 

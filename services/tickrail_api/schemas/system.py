@@ -53,8 +53,9 @@ class Member(Document):
 
     name: str
     identity: str | None = Field(description="Name and incarnation; null: none is present.")
-    state: Literal["active", "draining", "drained", "absent"] = Field(
+    state: Literal["active", "draining", "drained", "drain_ignored", "absent"] = Field(
         description="`draining`: drained, and still owns partitions; `drained`: owns none;"
+        " `drain_ignored`: every member that may own partitions is drained, so it owns its share;"
         " `absent`: drained and not present."
     )
     weight: float | None = Field(description="Its share against the others'; 0 owns none.")

@@ -122,24 +122,32 @@ def test_a_drain_is_set_by_name_or_identity_seen_and_ended(world: World, named: 
 def test_what_is_drained_shows_also_when_it_is_empty_or_away(world: World) -> None:
     join(world, "s-1", 0)
     join(world, "s-2")
+    join(world, "s-4")
     for name in ("s-1", "s-2", "s-3"):
         world.etcd.drains[name] = Drain(name)
     assert {n: m["state"] for n, m in shown(world).items()} == {
-        "s-1": "draining", "s-2": "drained", "s-3": "absent",
+        "s-1": "draining", "s-2": "drained", "s-3": "absent", "s-4": "active",
     }  # fmt: skip
+    world.etcd.drains[""] = Drain("")
+    assert "" not in shown(world), "a stray key is no member"
     gone = shown(world)["s-3"]
     assert (gone["identity"], gone["drain"]) == (None, {"since": None, "by": ""})
     world.operator.delete(f"{MEMBERS}/s-3/drain")
-    assert set(shown(world)) == {"s-1", "s-2"}
+    assert set(shown(world)) == {"s-1", "s-2", "s-4"}
 
 
 def test_the_answer_says_when_drains_are_ignored(world: World) -> None:
-    join(world, "s-1")
+    join(world, "s-1", 0)
+    join(world, "s-0", weight=0.0)
+    world.etcd.drains["s-0"] = Drain("s-0")
     answer = world.operator.post(f"{MEMBERS}/s-1/drain", expect=202)
     assert answer["drains_ignored"]
+    assert answer["items"][0]["state"] == "drain_ignored"
     assert world.operator.get(MEMBERS)["drains_ignored"]
+    assert shown(world)["s-0"]["state"] == "drained", "it would own nothing in any case"
     join(world, "s-2")
     assert not world.operator.get(MEMBERS)["drains_ignored"]
+    assert shown(world)["s-1"]["state"] == "draining"
 
 
 def test_an_unknown_member_is_404_and_those_present_are_named(world: World) -> None:

@@ -55,8 +55,10 @@ def test_members_as_a_table_and_whole_for_programs(tickrail: Tickrail, api: Stub
 def test_no_member_and_ignored_drains_are_said(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", MEMBERS, listed())
     assert tickrail("system", "members").out == "No scheduler is present.\n"
-    api.on("GET", MEMBERS, listed(member(state="draining"), ignored=True))
-    assert "every member is drained, so drains have no effect" in tickrail("system", "members").out
+    api.on("GET", MEMBERS, listed(member(state="drain_ignored"), ignored=True))
+    said = tickrail("system", "members").out
+    assert "drain_ignored" in said
+    assert "every member is drained, so drains have no effect" in said
 
 
 def test_partitions(tickrail: Tickrail, api: StubApi) -> None:
