@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -57,6 +58,37 @@ def test_without_partitions_it_does_nothing(process: Process) -> None:
     assert process.loop.run_once() == 1.0
     assert sum(process.world.db.calls.values()) == calls
     assert process.metrics.gauges["partitions_owned"] == 0
+
+
+STEPS = ["zones", "tick", "backfills", "relay"]
+
+
+@pytest.mark.parametrize("slow", [*STEPS[:-1], None])
+def test_the_trust_window_is_looked_at_before_each_step_of_a_turn(
+    process: Process, monkeypatch: pytest.MonkeyPatch, slow: str | None
+) -> None:
+    settle(process)
+    process.wait(5)
+    owned = dict(process.ownership.owned())
+    given: dict[str, dict[Partition, Epoch]] = {}
+
+    def watch(name: str, run: Callable[..., object]) -> Callable[..., object]:
+        def run_once(owned: dict[Partition, Epoch], *rest: object) -> object:
+            given[name] = dict(owned)
+            done = run(owned, *rest)
+            if name == slow:
+                process.world.advance(9)  # the lease lives for 10 s, and is trusted for 9
+            return done
+
+        return run_once
+
+    for name in STEPS:
+        part = getattr(process.loop, f"_{name}")
+        monkeypatch.setattr(part, "run_once", watch(name, part.run_once))
+    process.loop.wake()
+    process.loop.run_once()
+    late = len(STEPS) if slow is None else STEPS.index(slow) + 1
+    assert given == dict.fromkeys(STEPS[:late], owned) | {n: {} for n in STEPS[late:]}
 
 
 @pytest.mark.parametrize("higher", [True, False])

@@ -67,6 +67,21 @@ def test_a_second_member_gets_its_share_after_the_quiet_time_a_few_at_a_time(
     assert b.owned
 
 
+def test_what_was_handed_over_and_not_taken_yet_counts_as_moving(world: World, make: Make) -> None:
+    a, b = make("a", at_once=2).step(), make("b").step()
+    world.run(2.5, a)
+    assert len(a.owned) == PARTITIONS - 2
+    for _ in range(5):
+        world.advance(0.5)
+        b.ownership.renew_once()
+        a.step()
+        assert len(a.owned) == PARTITIONS - 2
+        assert len(world.key_set()) == PARTITIONS - 2
+    b.step()
+    a.step(2)
+    assert len(a.owned) == PARTITIONS - 4
+
+
 def test_what_was_handed_over_has_a_higher_epoch(world: World, make: Make) -> None:
     a = make("a").step()
     before = dict(a.ownership.owned())
@@ -261,6 +276,13 @@ def test_trust_counts_from_the_sending_not_from_the_answer(world: World, make: M
     a = make("a").step()
     world.advance(3)
     a.coordinator.before["renew"] = lambda: world.advance(2)
+    a.step()
+    assert a.ownership.status().lease_remaining == pytest.approx(7)
+
+
+def test_the_first_window_counts_from_the_sending_too(world: World, make: Make) -> None:
+    a = make("a")
+    a.coordinator.before["grant"] = lambda: world.advance(2)
     a.step()
     assert a.ownership.status().lease_remaining == pytest.approx(7)
 
