@@ -12,6 +12,7 @@ from tickrail.core.clock import Clock, SystemClock
 from tickrail.core.ports_bus import BusError
 from tickrail.runtime import service
 from tickrail.runtime.http import StatusServer
+from tickrail.runtime.look import Look
 from tickrail.runtime.loop import LoopThread, stop_all, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
@@ -36,6 +37,7 @@ class Worker:
         self._metrics = PrometheusMetrics()
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="worker")
         self._parts: Parts | None = None
+        self._look: Look | None = None
         self._fatal: str | None = None
         self._status = StatusServer(
             settings.status_host,
@@ -51,6 +53,8 @@ class Worker:
         except BaseException:
             self._status.stop()
             raise
+        # One that has nothing to claim asks PostgreSQL for nothing, and could not tell.
+        self._look = Look("postgresql", parts.store.trouble, clock)
         self._intake_loop = LoopThread(
             "intake", self._intake, clock, stuck_after=60.0, at_end=parts.intake.finish,
             metrics=self._metrics,
@@ -92,8 +96,8 @@ class Worker:
         return 0.0
 
     def missing(self) -> Mapping[str, str]:
-        """What is missing for the work of a worker."""
-        if self._parts is None:
+        """What is missing for the work of a worker; itself answers within about two seconds."""
+        if self._parts is None or self._look is None:
             return {"start": "the servers are being looked at"}
         problems = {
             f"loop {loop.name}": str(loop.last_error)
@@ -102,7 +106,7 @@ class Worker:
         }
         if trouble := self._parts.consumer.trouble:
             problems["kafka"] = str(trouble)
-        return problems
+        return {**problems, **self._look.read()}
 
     def failed(self) -> str | None:
         """Why this process should be started anew."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
+from tickrail.core.errors import TickrailError
 from tickrail.core.ids import Claim, LaunchId
 from tickrail.core.ports import (
     ClaimAnswer,
@@ -117,6 +118,7 @@ class PostgresWorkerStore:
         self._claims = Session(usual, on_open=self._opened)
         self._ends = SessionPool(usual, 2)
         self._extensions = Session(soon)
+        self._looks = Session(soon)
         self.synchronous_standby = False
         """Whether commits wait for a standby, as the last new connection for claims saw it."""
 
@@ -241,8 +243,18 @@ class PostgresWorkerStore:
         with self._ends.transaction() as cursor:
             return settle(cursor, letters)
 
+    def trouble(self) -> Mapping[str, str]:
+        """What keeps the database from serving, in words; empty when nothing does."""
+        try:
+            with self._looks.transaction() as cursor:
+                cursor.execute("select 1")
+        except TickrailError as e:
+            return {"postgresql": str(e)}
+        return {}
+
     def close(self) -> None:
         """Give the connections back."""
+        self._looks.close()
         self._claims.close()
         self._ends.close()
         self._extensions.close()

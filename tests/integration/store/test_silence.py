@@ -20,12 +20,14 @@ from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Epoch
 from tickrail.core.ports_ownership import RaiseOutcome
+from tickrail.runtime.look import Look
 from tickrail.store.engine import ApiDatabase
 from tickrail.store.fence import PostgresFenceStore
 from tickrail.store.installation import read_installation
 from tickrail.store.listen import WakeListener
 from tickrail.store.owner import PostgresOwnerStore
 from tickrail.store.session import DatabaseSettings, Session, SessionPool
+from tickrail.store.worker import PostgresWorkerStore
 
 pytestmark = pytest.mark.integration
 
@@ -193,3 +195,19 @@ def test_a_listener_notices_that_its_connection_was_cut(
     before = len(woken)
     until(lambda: listener.run_once(0.1) or len(woken) > before)
     listener.close()
+
+
+def test_a_worker_that_has_nothing_to_claim_can_tell_too(
+    database: Database, proxy: TcpProxy
+) -> None:
+    store = PostgresWorkerStore(through(proxy, database.engine_url))
+    look = Look("postgresql", store.trouble, CLOCK)
+    assert look.read() == {}
+    proxy.blackhole()
+    began = CLOCK.monotonic()
+    assert "no answer for" in look.read()["postgresql"]
+    assert CLOCK.monotonic() - began < 5
+    until(lambda: "no answer within" in look.read()["postgresql"], 20)
+    proxy.heal()
+    until(lambda: look.read() == {}, 20)
+    store.close()
