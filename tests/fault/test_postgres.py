@@ -169,7 +169,9 @@ def test_a_postgres_frozen_for_12_s_costs_these_seconds_and_nothing_else(bed: Be
     bed.primary.freeze()
     try:
         until(lambda: all(stopped(process) for process in everyone))
-        pause(12.0)
+        # Within the two seconds that a worker's readiness takes then, also with nothing to claim.
+        assert "no answer" in bed.found.services["worker-1"].problems()["postgresql"]
+        pause(10.0)
     finally:
         bed.primary.thaw()
     traffic.history.fault("postgres_frozen", "postgres", seconds=12)
