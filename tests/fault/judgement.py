@@ -68,3 +68,21 @@ def report(judgement: Judgement) -> str:
         said.append(f"{name}, until the next launch: {shown}")
     said += [f"BREACH {breach}" for breach in judgement.breaches]
     return "\n".join([*said, "every rule holds" if not judgement.breaches else "not right"])
+
+
+def too_little(judgement: Judgement, slots: int, effects: int) -> list[str]:
+    """Why a history without a breach means nothing: less is in it than must be.
+
+    Args:
+        judgement: what was found.
+        slots: how many there were at least, by another clock; each is to be launched.
+        effects: the slots of them whose runs have effects. What a fault stops may be abandoned
+            without one, but not the half of all.
+    """
+    counts = judgement.counts
+    least = {"slots": max(slots, 1), "launches": max(slots, 1), "effects": (effects + 1) // 2}
+    return [
+        f"{counts.get(what, 0)} {what}, and not {n} or more"
+        for what, n in least.items()
+        if counts.get(what, 0) < n
+    ]

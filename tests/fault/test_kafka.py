@@ -57,11 +57,6 @@ def traffic(
     found.pause_jobs()
 
 
-def metric(found: Installation, kind: str, name: str, **labels: str) -> float:
-    """A metric of all schedulers or workers together."""
-    return sum(s.metric(name, **labels) for s in found.services.values() if s.kind == kind)
-
-
 def goes_on(found: Installation, what: str, seconds: float) -> float:
     """Wait until launches of slots from now on are published, or started; how long that took.
 
@@ -103,14 +98,14 @@ def test_a_deleted_topic_is_named_and_read_on_when_it_is_there_again(traffic: Tr
 def test_truncated_records_are_published_again(traffic: Traffic) -> None:
     found = traffic.found
     bootstrap = found.stack.addresses.kafka_bootstrap
-    before = metric(found, "scheduler", "messages_lost_total")
+    before = found.metric("scheduler", "messages_lost_total")
     for name in ("worker-1", "worker-2"):
         assert found.services[name].end() == 0
     waiting = "select count(*) from launches where state = 'queued'"
     until(lambda: found.query(waiting)[0][0] >= len(traffic.jobs), 30, 0.05)
     assert truncate(bootstrap, TOPIC) > 0
     traffic.history.fault("truncated", "kafka")
-    until(lambda: metric(found, "scheduler", "messages_lost_total") > before, 30, 0.1)
+    until(lambda: found.metric("scheduler", "messages_lost_total") > before, 30, 0.1)
     for name in ("worker-1", "worker-2"):
         found.services[name].start()
     judgement = traffic.judge()

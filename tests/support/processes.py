@@ -235,6 +235,28 @@ class Installation:
         with psycopg.connect(self.admin) as conn:
             conn.execute("update jobs set state = 'paused' where state = 'active'")
 
+    def ended(self, jobs: Sequence[object], last: datetime) -> bool:
+        """Whether every slot of these jobs up to this one has a record, and all of them ended.
+
+        Not so while the database is away.
+        """
+        try:
+            waiting = self.query(
+                "select 1 from jobs where id = any(%s::uuid[]) and state = 'active'"
+                " and next_run_at <= %s limit 1", [str(job) for job in jobs], last,
+            )  # fmt: skip
+            opened = self.query(
+                "select 1 from launches where job_id = any(%s::uuid[]) and phase < 3"
+                " and scheduled_at <= %s limit 1", [str(job) for job in jobs], last,
+            )  # fmt: skip
+        except psycopg.OperationalError:
+            return False
+        return not waiting and not opened
+
+    def metric(self, kind: str, name: str, **labels: str) -> float:
+        """A metric of all services of a kind together."""
+        return sum(s.metric(name, **labels) for s in self.services.values() if s.kind == kind)
+
     def owners(self) -> int:
         """How many schedulers hold partitions, by the fence rows."""
         return len(self.query("select distinct owner from partitions where epoch > 0"))

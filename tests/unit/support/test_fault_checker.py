@@ -10,7 +10,7 @@ import pytest
 from tests.fault import checker
 from tests.fault.checker import judge
 from tests.fault.history import load, save
-from tests.fault.judgement import report
+from tests.fault.judgement import report, too_little
 from tests.support.fault_story import JOB, NEW, OLD, Story, at, ended, good
 
 
@@ -427,6 +427,25 @@ def test_the_claim_of_an_effect_may_be_lost_with_the_last_transactions_and_only_
     story.run(7, "worker-1", key, 104)
     story.move(7.1, "worker-1", key, state="succeeded")
     assert judge(story.told(3)).rules() == found
+
+
+@pytest.mark.parametrize(
+    ("slots", "effects", "said"),
+    [
+        (2, 4, []),
+        (3, 2, ["2 slots, and not 3 or more", "2 launches, and not 3 or more"]),
+        (2, 5, ["2 effects, and not 3 or more"]),
+    ],
+)
+def test_a_good_history_of_too_little_is_named(slots: int, effects: int, said: list[str]) -> None:
+    story, _ = ended()
+    assert too_little(judge(story.told(2)), slots, effects) == said
+
+
+def test_a_history_without_slots_is_too_little() -> None:
+    story = Story()
+    found = too_little(judge(story.told(0)), 0, 0)
+    assert found == ["0 slots, and not 1 or more", "0 launches, and not 1 or more"]
 
 
 def test_a_saved_history_is_judged_again(
