@@ -23,6 +23,8 @@ from tickrail.engine.ownership_state import OwnershipSettings, Session
 
 RETRY_SECONDS = 0.2
 _IDLE_SECONDS = 1.0
+_STANDSTILL_SECONDS = 3.0
+"""So much later than a renewal was due, and nobody has looked: the process stood still."""
 _LOG = structlog.get_logger()
 
 
@@ -73,6 +75,8 @@ class Membership:
         self._old_lease: int | None = None
         self._renew_at = float("-inf")
         self._starved = False
+        self._looked_at: float | None = None
+        self._stood_still = float("-inf"), 0.0  # noticed when, for how long
         self.session: Session | None = None
         """The present session; None between two."""
 
@@ -134,6 +138,7 @@ class Membership:
 
     def renew_once(self) -> float:
         """Renew the lease if that is due; the seconds until it wants to be called again."""
+        self._look()
         if not self._renewing.acquire(blocking=False):
             return RETRY_SECONDS
         try:
@@ -143,6 +148,7 @@ class Membership:
 
     def goes_on(self) -> bool:
         """Drop everything if the trust window is over; whether there still is a session."""
+        self._look()
         session = self.session
         if session is not None and not session.window.valid(self._clock.monotonic()):
             self.lose(session, "the trust window ended without a renewal")
@@ -157,7 +163,11 @@ class Membership:
             self.session = None
             self._old_lease = session.lease
             self._publish()
-        _LOG.warning("ownership lost", member=session.identity, reason=reason, partitions=had)
+            noticed, stood = self._stood_still
+        said = {"member": session.identity, "reason": reason, "partitions": had}
+        if session.window.sent_at is not None and noticed > session.window.sent_at:
+            said["process_stood_still_seconds"] = round(stood, 1)
+        _LOG.warning("ownership lost", **said)
         self._ended()
 
     def leave(self, session: Session) -> None:
@@ -180,6 +190,15 @@ class Membership:
     def waits(self, session: Session, now: float) -> list[float]:
         """The seconds until the next renewal is due and until the trust window ends."""
         return [max(self._renew_at - now, RETRY_SECONDS), session.window.remaining(now)]
+
+    def _look(self) -> None:
+        """Notice that the process stood still, so that its log does not blame the servers."""
+        with self._lock:
+            now, before = self._clock.monotonic(), self._looked_at
+            self._looked_at = now
+            stood = 0.0 if before is None else now - before
+            if stood > self._settings.renew_every + _STANDSTILL_SECONDS:
+                self._stood_still = now, stood
 
     def _able(self) -> bool:
         """Whether this process can do an owner's work."""

@@ -47,6 +47,7 @@ from tickrail.core.ports_ownership import (
     DropReason,
     FenceStore,
     LeaseLostError,
+    Snapshot,
 )
 from tickrail.engine.database_probe import DatabaseProbe
 from tickrail.engine.membership import RETRY_SECONDS, Membership
@@ -315,13 +316,15 @@ class Ownership:
         now = self._clock.monotonic()
         before = session.seen
         session.seen = before.after(snapshot, self._settings.partitions, now)
-        session.present = session.identity in snapshot.members
+        was_present, session.present = session.present, session.identity in snapshot.members
+        self._log.members(session.seen.present)
         self._say_drains(before, session.seen)
         lost = self._takeover.reconcile(session, snapshot)
         if lost is not None:
-            self._membership.lose(
-                session, f"the owner key of partition {lost} is gone or another's"
-            )
+            reason = f"the owner key of partition {lost} is gone or another's"
+            if was_present and not _lives(session.lease, snapshot):
+                reason = "the lease has ended"
+            self._membership.lose(session, reason)
         return self._session is session
 
     def _say_drains(self, before: Seen, seen: Seen) -> None:
@@ -431,3 +434,9 @@ class Ownership:
         """Make what `owned()` hands out."""
         with self._lock:
             self._active = self._session.owned() if self._session is not None else NOTHING
+
+
+def _lives(lease: int, snapshot: Snapshot) -> bool:
+    """Whether any key is left under a lease that had some."""
+    leases = {m.lease for m in snapshot.members.values()}
+    return lease in leases | {k.lease for k in snapshot.owners.values()}

@@ -1,4 +1,7 @@
-"""The log lines about what is owned: one for a batch, and at most one each second."""
+"""The log lines about members and about what is owned.
+
+One line for a batch; about what is owned at most one each second.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ _LOG = structlog.get_logger()
 
 
 class OwnershipLog:
-    """Says what was gained and lost since the last line. Used by one thread."""
+    """Says what changed since the last line. Used by one thread."""
 
     def __init__(self) -> None:
         self._said: frozenset[Partition] = frozenset()
         self._not_before = float("-inf")
+        self._members: frozenset[str] = frozenset()
 
     def look(self, owned: Collection[Partition], now: float) -> float:
         """Say what changed, if it is time to; the seconds until there is something to say.
@@ -39,3 +43,19 @@ class OwnershipLog:
         )
         self._said, self._not_before = present, now + EVERY_SECONDS
         return float("inf")
+
+    def members(self, present: Collection[str]) -> None:
+        """Say who came and who went since the last call.
+
+        Args:
+            present: the identities of the members.
+        """
+        now = frozenset(present)
+        if now != self._members:
+            _LOG.info(
+                "members changed",
+                came=sorted(now - self._members),
+                went=sorted(self._members - now),
+                members=len(now),
+            )
+        self._members = now
