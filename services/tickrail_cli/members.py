@@ -12,7 +12,7 @@ import click
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.durations import format_duration, parse_duration
-from tickrail_cli.context import Context, pass_session, shared_options
+from tickrail_cli.context import PATIENCE, Context, pass_session, shared_options
 from tickrail_cli.output import Column
 
 MEMBERS_PATH = "/v1/system/members"
@@ -57,7 +57,7 @@ def _length(_ctx: click.Context, _param: click.Parameter, text: str) -> timedelt
 @pass_session
 def members(session: Context, /) -> None:
     """Show the schedulers that are present, and names that are drained."""
-    answer = session.client().request("GET", MEMBERS_PATH)
+    answer = session.client().request("GET", MEMBERS_PATH, within=PATIENCE)
     if session.output != "table":
         session.done("", answer)
         return
@@ -71,7 +71,7 @@ def members(session: Context, /) -> None:
 @pass_session
 def partitions(session: Context, /) -> None:
     """Show who owns which partition."""
-    found = session.client().pages("/v1/system/partitions")
+    found = session.client().pages("/v1/system/partitions", within=PATIENCE)
     session.echo_items(found, PARTITIONS, empty="No partitions.")
 
 
@@ -94,7 +94,7 @@ def drain(session: Context, /, *, member: str, wait: timedelta) -> None:
     it owned partitions still when the time was over, or every member is drained: then drains have
     no effect, and partitions go back also to those that were drained before.
     """
-    answer = session.client().request("POST", _path(member))
+    answer = session.client().request("POST", _path(member), within=PATIENCE)
     last = _wait(session, answer, wait) if wait else answer
     left = _left(last["items"])
     name, programs = last["name"], {**last, "next_cursor": None}
@@ -118,7 +118,7 @@ def drain(session: Context, /, *, member: str, wait: timedelta) -> None:
 @pass_session
 def undrain(session: Context, /, *, member: str) -> None:
     """End the drain of MEMBER (name or identity): it gets its partitions back."""
-    session.client().request("DELETE", _path(member))
+    session.client().request("DELETE", _path(member), within=PATIENCE)
     session.done(f"{member} is not drained.", {"name": member})
 
 

@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 from tickrail.core.errors import ConflictError
 from tickrail_cli.config import settings_options
-from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
+from tickrail_cli.context import PATIENCE, Context, NearGroup, pass_session, shared_options
 from tickrail_cli.members import drain, members, partitions, undrain
 from tickrail_cli.output import Column
 
@@ -43,12 +43,13 @@ for _command in (members, partitions, drain, undrain):
 def tzdata(session: Context, /, *, limit: int) -> None:
     """Show the time zone data in use, and the next runs that a change of it moved."""
     client = session.client()
-    answer = client.request("GET", "/v1/system/tzdata", params={"limit": min(limit, _PAGE)})
+    first = {"limit": min(limit, _PAGE)}
+    answer = client.request("GET", "/v1/system/tzdata", params=first, within=PATIENCE)
     items = list(answer["items"])
     cursor = answer["next_cursor"]
     while cursor and len(items) < limit:
         more = {"limit": min(limit - len(items), _PAGE), "cursor": cursor}
-        page = client.request("GET", "/v1/system/tzdata", params=more)
+        page = client.request("GET", "/v1/system/tzdata", params=more, within=PATIENCE)
         items += page["items"]
         cursor = page["next_cursor"]
     if session.output != "table":

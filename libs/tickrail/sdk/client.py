@@ -16,9 +16,14 @@ from typing import Any, Self
 
 import httpx
 
+from tickrail.core.clock import Clock, SystemClock
+
 _TRIES = 4
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
+_CONNECT_WITHIN = 5.0
+_SHORTEST = 0.1
+_ENDLESS = float("inf")
 _WAIT_STATUS = frozenset({429, 503})
 _IN_PROGRESS = 409
 _NO_CONTENT = 204
@@ -83,6 +88,7 @@ class Client:
         headers: sent with every call, such as `Tickrail-Tenant`.
         transport: another way to send requests, for tests.
         wait: how to wait between two tries.
+        clock: measures how long a call takes.
     """
 
     def __init__(
@@ -94,8 +100,11 @@ class Client:
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
         wait: Wait | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.url = url.rstrip("/")
+        self._timeout = timeout
+        self._clock: Clock = clock or SystemClock()
         self._wait: Wait = wait if wait is not None else threading.Event().wait
         sent = {"Accept": "application/json", "User-Agent": "tickrail-client", **(headers or {})}
         if key:
@@ -103,7 +112,6 @@ class Client:
         self._http = httpx.Client(
             base_url=self.url,
             headers=sent,
-            timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)),
             transport=transport,
             trust_env=False,
         )
@@ -130,6 +138,7 @@ class Client:
         json: object = None,
         params: Params | None = None,
         headers: Mapping[str, str] | None = None,
+        within: float | None = None,
     ) -> Any:  # noqa: ANN401 - any JSON
         """One call; the answer's JSON, None where it has none.
 
@@ -139,6 +148,8 @@ class Client:
             json: the body.
             params: of the query; a list repeats its name.
             headers: sent with this call. A POST without an `Idempotency-Key` gets one.
+            within: seconds that all its tries and the pauses between them may take together, for
+                somebody who waits for it; four tries of the client's timeout unless given.
 
         Raises:
             ApiError: the API refused it.
@@ -148,9 +159,15 @@ class Client:
         if method.upper() == "POST" and "idempotency-key" not in map(str.lower, sent):
             sent["Idempotency-Key"] = str(uuid.uuid4())
         answer = self._tried(
-            lambda: self._http.request(
-                method, path, params=dict(params or {}), headers=sent, json=json
-            )
+            lambda seconds: self._http.request(
+                method,
+                path,
+                params=dict(params or {}),
+                headers=sent,
+                json=json,
+                timeout=httpx.Timeout(seconds, connect=min(seconds, _CONNECT_WITHIN)),
+            ),
+            _ENDLESS if within is None else within,
         )
         if answer.status_code >= _FIRST_ERROR:
             raise _error(answer)
@@ -158,8 +175,10 @@ class Client:
             return None
         return self._decoded(answer)
 
-    def pages(self, path: str, params: Params | None = None) -> Iterator[dict[str, Any]]:
-        """All items of a list, page after page.
+    def pages(
+        self, path: str, params: Params | None = None, within: float | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """All items of a list, page after page; `within` as for `request`, for each page.
 
         Raises:
             ApiError: the API refused it.
@@ -167,21 +186,22 @@ class Client:
         """
         query: dict[str, str | int | Sequence[str]] = dict(params or {})
         while True:
-            page = self.request("GET", path, params=query)
+            page = self.request("GET", path, params=query, within=within)
             yield from page["items"]
             if page.get("next_cursor") is None:
                 return
             query["cursor"] = page["next_cursor"]
 
-    def _tried(self, send: Callable[[], httpx.Response]) -> httpx.Response:
-        """Send up to four times, with growing pauses."""
-        delay = _FIRST_DELAY
+    def _tried(self, send: Callable[[float], httpx.Response], within: float) -> httpx.Response:
+        """Send up to four times, with growing pauses, and no longer than so many seconds."""
+        delay, ends = _FIRST_DELAY, self._clock.monotonic() + within
         for left in range(_TRIES - 1, -1, -1):
             pause = delay * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             try:
-                answer = send()
+                answer = send(min(self._timeout, max(ends - self._clock.monotonic(), _SHORTEST)))
             except httpx.TransportError as e:
-                if not left or isinstance(e, httpx.UnsupportedProtocol):
+                over = self._clock.monotonic() + pause >= ends
+                if not left or over or isinstance(e, httpx.UnsupportedProtocol):
                     raise UnreachableError(f"{self.url} does not answer: {_words(e)}") from e
             except httpx.InvalidURL as e:
                 raise UnreachableError(f"{self.url} is not an address: {e}") from e
@@ -190,9 +210,10 @@ class Client:
                 busy = answer.status_code in _WAIT_STATUS or (
                     answer.status_code == _IN_PROGRESS and asked is not None
                 )
-                if not busy or not left or (asked or 0) > _LONGEST_DELAY:
-                    return answer
                 pause = max(pause, asked or 0)
+                over = pause > _LONGEST_DELAY or self._clock.monotonic() + pause >= ends
+                if not busy or not left or over:
+                    return answer
             self._wait(pause)
             delay *= 2
         raise AssertionError("the last try returns or raises")

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.support.stub_api import Answer, StubApi, problem
+from tests.support.clock import FakeClock
+from tests.support.stub_api import Answer, Asked, StubApi, problem
 
+from tickrail.core.clock import SystemClock
 from tickrail.sdk.client import ApiError, ApiProblem, Client, UnreachableError
 
 
@@ -111,6 +114,45 @@ def test_it_gives_up_after_four_tries_and_at_once_when_asked_to_wait_long(
     with pytest.raises(ApiError):
         client.request("GET", "/v1/jobs")
     assert len(api.asked) == 5
+
+
+def test_a_call_that_somebody_waits_for_is_given_up_in_time(api: StubApi) -> None:
+    """An etcd that is frozen costs each try two seconds, and the API asks to wait one more."""
+    clock = FakeClock()
+
+    def slow(_: Asked) -> Answer:
+        clock.advance(2)
+        return Answer(503, {"code": "unavailable", "detail": "etcd is away"}, {"Retry-After": "1"})
+
+    api.on("GET", "/v1/jobs", slow)
+    began = clock.monotonic()
+    with Client(api.url, wait=clock.advance, clock=clock) as client:
+        with pytest.raises(ApiError, match="etcd is away"):
+            client.request("GET", "/v1/jobs", within=6)
+        assert (len(api.asked), clock.monotonic() - began) == (2, 5)
+        with pytest.raises(ApiError, match="etcd is away"):
+            client.request("GET", "/v1/jobs")
+    assert len(api.asked) == 6
+
+
+def test_an_answer_that_does_not_come_is_waited_for_so_long_and_not_four_times(
+    api: StubApi,
+) -> None:
+    """As where PostgreSQL is frozen behind the API."""
+    free = threading.Event()
+
+    def never(_: Asked) -> Answer:
+        free.wait(30)
+        return Answer()
+
+    api.on("GET", "/v1/jobs", never)
+    clock = SystemClock()
+    began = clock.monotonic()
+    with Client(api.url) as client, pytest.raises(UnreachableError, match="no answer in time"):
+        list(client.pages("/v1/jobs", within=0.3))
+    assert clock.monotonic() - began < 10
+    free.set()
+    assert len(api.asked) == 1
 
 
 def test_a_plain_conflict_is_not_tried_again(api: StubApi, client: Client) -> None:
