@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -49,7 +49,7 @@ class BrokerWatch:
     def on_statistics(self, text: str) -> None:
         """Hear statistics (stats_cb): a broker that is up ends an outage."""
         stats: dict[str, Any] = orjson.loads(text)
-        if any(b["state"] == "UP" and b["nodeid"] >= 0 for b in stats["brokers"].values()):
+        if any(_answers(broker) for broker in stats["brokers"].values()):
             self.up()
         if self._on_stats is not None:
             self._on_stats(stats)
@@ -59,3 +59,13 @@ class BrokerWatch:
         if self.down is not None:
             _log.info("Kafka answers again", client=self._who)
             self.down = None
+
+
+def _answers(broker: Mapping[str, Any]) -> bool:
+    """Whether the statistics of a broker tell of a connection to one.
+
+    The group's coordinator is one too, under a name of its own ("logical"). With a single broker
+    that was restarted, librdkafka may fetch through that connection alone and never open the
+    other one again.
+    """
+    return broker["state"] == "UP" and (broker["nodeid"] >= 0 or broker["source"] == "logical")
