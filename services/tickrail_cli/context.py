@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # imported where they are used: the help is to be quick
 
 OUTPUTS = ("table", "json", "yaml")
 CONFIG_FILE = "tickrail.toml"
-PATIENCE = 6.0
+PATIENCE = 5.0
 """Seconds that a command of an operator waits for one answer: whoever types it wants to know what
 does not answer, not wait until it does."""
 _ALIKE = 0.5

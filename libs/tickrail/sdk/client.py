@@ -195,12 +195,15 @@ class Client:
     def _tried(self, send: Callable[[float], httpx.Response], within: float) -> httpx.Response:
         """Send up to four times, with growing pauses, and no longer than so many seconds."""
         delay, ends = _FIRST_DELAY, self._clock.monotonic() + within
+        refused: httpx.Response | None = None
         for left in range(_TRIES - 1, -1, -1):
             pause = delay * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             try:
                 answer = send(min(self._timeout, max(ends - self._clock.monotonic(), _SHORTEST)))
             except httpx.TransportError as e:
                 over = self._clock.monotonic() + pause >= ends
+                if over and refused is not None:
+                    return refused  # it says more than that the time was over before the next one
                 if not left or over or isinstance(e, httpx.UnsupportedProtocol):
                     raise UnreachableError(f"{self.url} does not answer: {_words(e)}") from e
             except httpx.InvalidURL as e:
@@ -214,6 +217,7 @@ class Client:
                 over = pause > _LONGEST_DELAY or self._clock.monotonic() + pause >= ends
                 if not busy or not left or over:
                     return answer
+                refused = answer
             self._wait(pause)
             delay *= 2
         raise AssertionError("the last try returns or raises")

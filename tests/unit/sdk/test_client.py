@@ -150,9 +150,13 @@ def test_an_answer_that_does_not_come_is_waited_for_so_long_and_not_four_times(
     began = clock.monotonic()
     with Client(api.url) as client, pytest.raises(UnreachableError, match="no answer in time"):
         list(client.pages("/v1/jobs", within=0.3))
+    assert len(api.asked) == 1
+    why = "etcd is away"
+    api.on("GET", "/v1/jobs", problem(503, "unavailable", why), never)
+    with Client(api.url, wait=lambda _: None) as client, pytest.raises(ApiError, match=why):
+        client.request("GET", "/v1/jobs", within=1)
     assert clock.monotonic() - began < 10
     free.set()
-    assert len(api.asked) == 1
 
 
 def test_a_plain_conflict_is_not_tried_again(api: StubApi, client: Client) -> None:
