@@ -256,7 +256,9 @@ def needs(scope: str, *, operator: bool = False) -> Callable[[Request], Call]:
         principal = parts.authenticator.authenticate(values)
         principal.demand(scope)
         if operator and not principal.operator:
-            raise ForbiddenError("This is for operators' keys.")
+            raise ForbiddenError(
+                "This is for operators' keys: `tickrail bootstrap` without `--tenant` makes one."
+            )
         call = Call(request, parts, principal)
         call.replay()
         return call

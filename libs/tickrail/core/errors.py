@@ -85,7 +85,7 @@ class ForbiddenError(TickrailError):
 
 
 class NotFoundError(TickrailError):
-    """There is no such thing in this tenant."""
+    """There is no such thing here: in this tenant, or for an operator in this installation."""
 
     code = "not_found"
     status = 404

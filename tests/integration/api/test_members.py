@@ -175,7 +175,8 @@ def test_only_operators_with_the_scope_may(world: World) -> None:
     for caller in (reader, world.acme):
         for verb in ("POST", "DELETE"):
             caller.call(verb, f"{MEMBERS}/s-1/drain", expect=403)
-    world.acme.get(MEMBERS, expect=403)
+    told = world.acme.get(MEMBERS, expect=403)["detail"]
+    assert "`tickrail bootstrap` without `--tenant`" in told
     assert world.etcd.drains == {}
 
 
