@@ -15,7 +15,7 @@ from tickrail.core.calendars import parse_calendar
 from tickrail.core.catch_up import stored_catch_up
 from tickrail.core.cron import NO_KEY
 from tickrail.core.definition import Plan, parse_plan
-from tickrail.core.errors import NotFoundError, TickrailError
+from tickrail.core.errors import InvalidInputError, NotFoundError, TickrailError
 from tickrail.core.ids import ORIGIN_SCHEDULE, JobId, TenantId, launch_id
 from tickrail.core.plan import (
     Decision,
@@ -93,6 +93,8 @@ class PlanCache:
         if shared is not None:
             return shared
         doc = json.loads(job.plan)
+        if not isinstance(doc, dict):
+            raise InvalidInputError("The job's stored plan is not a JSON object.")
         schedule = parse_schedule(doc.pop("schedule", None), job=job.id, now=now, stored=True)
         text = repr(doc)
         policies = self._policies.get(text)

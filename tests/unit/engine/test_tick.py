@@ -6,11 +6,14 @@ import json
 from datetime import timedelta
 
 import pytest
+from tests.support.clock import FakeClock
 from tests.support.stepped import TENANT, Stepped
 
+from tickrail.core.errors import InvalidInputError
+from tickrail.core.ids import JobId, Partition, uuid7
 from tickrail.core.policies import Priority
-from tickrail.core.ports import CalendarText
-from tickrail.engine.tick import ENOUGH
+from tickrail.core.ports import CalendarText, DueJob
+from tickrail.engine.tick import ENOUGH, PlanCache
 
 FIRE_ALL = {"policy": "fire_all", "grace": "1s", "max_count": 900}
 
@@ -110,3 +113,11 @@ def test_a_transaction_works_out_no_more_rules_than_are_worth_it() -> None:
     sizes = planned_in_a_row(world)
     assert sum(sizes) == 8
     assert max(sizes) <= 3, sizes
+
+
+@pytest.mark.parametrize("plan", ["[]", "null", '"x"', "7"])
+def test_a_stored_plan_that_is_no_object_is_told_in_words(plan: str) -> None:
+    clock = FakeClock()
+    job = DueJob(JobId(uuid7(clock)), TENANT, Partition(0), 1, clock.now(), None, 0, plan)
+    with pytest.raises(InvalidInputError, match="stored plan is not a JSON object"):
+        PlanCache().get(job, clock.now())
