@@ -188,7 +188,11 @@ def _problem(merged: _Merged, details: ErrorDetails) -> Problem:
 def expected_of(info: FieldInfo) -> str:
     """What would be right for a setting, from its type and its bounds."""
     if info.examples:
-        return f"such as {info.examples[0]}"
+        more = info.json_schema_extra
+        allowed = more.get("allowed") if isinstance(more, dict) else None
+        return (
+            f"{allowed}, such as {info.examples[0]}" if allowed else f"such as {info.examples[0]}"
+        )
     kind = info.annotation
     inner = [a for a in get_args(kind) if a not in {type(None), Ellipsis}]
     if _is_list(info):

@@ -173,6 +173,7 @@ class Settings(BaseModel):
         ge=0,
         le=100,
         examples=["2"],
+        json_schema_extra={"allowed": "a number from 0 to 100"},
         description="A scheduler's share of the partitions against the others'; 0 owns none.",
     )
     relay_outstanding: int = Field(
@@ -220,6 +221,7 @@ class Settings(BaseModel):
         max_length=200,
         pattern=r"^[^\s/]+$",
         examples=["scheduler-1"],
+        json_schema_extra={"allowed": "1 to 200 characters without spaces and slashes"},
         description="What logs, metrics and operators call this process. Default: host and pid.",
     )
     status_host: str = Field(

@@ -66,7 +66,16 @@ def test_an_empty_variable_is_not_given_but_empties_a_list(tmp_path: Path) -> No
         ({"TICKRAIL_API_URL": "localhost"}, "TICKRAIL_API_URL", "such as https://"),
         ({"TICKRAIL_TOPIC_PREFIX": "a b"}, "TICKRAIL_TOPIC_PREFIX", "such as tickrail"),
         ({"TICKRAIL_ETCD_PREFIX": "tick"}, "TICKRAIL_ETCD_PREFIX", "such as /tickrail/default/"),
-        ({"TICKRAIL_NAME": "a/b"}, "TICKRAIL_NAME", "such as scheduler-1"),
+        (
+            {"TICKRAIL_NAME": "a/b"},
+            "TICKRAIL_NAME",
+            "1 to 200 characters without spaces and slashes, such as scheduler-1",
+        ),
+        (
+            {"TICKRAIL_MEMBER_WEIGHT": "-1"},
+            "TICKRAIL_MEMBER_WEIGHT",
+            "a number from 0 to 100, such as 2",
+        ),
         ({"TICKRAIL_PARTITIONS": "0"}, "TICKRAIL_PARTITIONS", "a whole number from 1 to 4096"),
     ],
 )
