@@ -68,4 +68,6 @@ def _answers(broker: Mapping[str, Any]) -> bool:
     that was restarted, librdkafka may fetch through that connection alone and never open the
     other one again.
     """
-    return broker["state"] == "UP" and (broker["nodeid"] >= 0 or broker["source"] == "logical")
+    return bool(
+        broker["state"] == "UP" and (broker["nodeid"] >= 0 or broker["source"] == "logical")
+    )
