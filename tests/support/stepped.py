@@ -198,9 +198,13 @@ class Stepped:
         self._workers: dict[str, Worker] = {}
 
     def take_over(self, epoch: Epoch) -> None:
-        """A new owner process takes every partition; the old one's objects are forgotten."""
+        """A new owner process takes every partition."""
         self.owned = dict.fromkeys(map(Partition, range(PARTITIONS)), epoch)
         self.db.fence.epochs.update(self.owned)
+        self.begin_process()
+
+    def begin_process(self) -> None:
+        """A new owner process; the old one's objects are forgotten."""
         self.store = MemoryOwnerStore(self.db)
         self.publisher = MemoryPublisher(self.bus)
         self.ticker = Tick(self.store, self.metrics)

@@ -36,13 +36,21 @@ class Process:
 
 
 def make_process() -> Process:
-    """One that owns every partition."""
+    """The first one of a new installation; it owns every partition."""
     world = Stepped()
     world.take_over(Epoch(0))  # nobody has ever owned anything
-    etcd = MemoryEtcd(world.clock)
+    return join(world, MemoryEtcd(world.clock), "s-1")
+
+
+def join(world: Stepped, etcd: MemoryEtcd, name: str) -> Process:
+    """A process begins, and waits until it owns every partition: until an earlier one's lease ends.
+
+    The earlier one is dead: its objects are not stepped any more.
+    """
+    world.begin_process()
     wakes: list[Callable[[], None]] = []
     ownership = Ownership(
-        OwnershipSettings(name="s-1", partitions=PARTITIONS),
+        OwnershipSettings(name=name, partitions=PARTITIONS),
         MemoryCoordinator(etcd),
         world.db.fence,
         world.clock,
@@ -58,7 +66,7 @@ def make_process() -> Process:
     loop = OwnerLoop(ownership, world.store, parts, world.clock, metrics)
     wakes.append(loop.wake)
     made = Process(world, etcd, ownership, loop, metrics)
-    for _ in range(20):
+    for _ in range(40):
         made.ownership.run_once()
         if len(made.ownership.owned()) == PARTITIONS:
             break

@@ -18,7 +18,7 @@ P0, P1 = Partition(0), Partition(1)
 # -- claims ------------------------------------------------------------------------------------
 
 
-def test_a_claim_of_unknown_outcome_is_settled_by_reading(world: World, make: Make) -> None:
+def test_c03_a_claim_of_unknown_outcome_is_settled_by_reading(world: World, make: Make) -> None:
     a = make("a")
     a.coordinator.lose_reply = ["claim"]
     a.step()
@@ -29,7 +29,7 @@ def test_a_claim_of_unknown_outcome_is_settled_by_reading(world: World, make: Ma
     assert a.coordinator.calls.count("claim") == PARTITIONS
 
 
-def test_a_failed_claim_is_not_ownership(make: Make) -> None:
+def test_c03_a_failed_claim_is_not_ownership(make: Make) -> None:
     a = make("a")
     a.coordinator.fail_next = ["claim"] * 10
     for _ in range(10):
