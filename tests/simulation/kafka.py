@@ -156,6 +156,11 @@ class SimPublisher:
         self._away = 0
         self._reports: list[Delivery] = []
 
+    @property
+    def trouble(self) -> BusError | None:
+        """What a client would know: nothing, until a report says so."""
+        return None
+
     def publish(
         self,
         topic: str,

@@ -130,6 +130,10 @@ class MemoryPublisher:
     def outstanding(self) -> int:
         return len(self._queue) + len(self._reports)
 
+    @property
+    def trouble(self) -> BusError | None:
+        return BusError("the bus is down") if self._bus.down else None
+
     def flush(self, timeout: float) -> list[Delivery]:
         return self.poll(timeout)
 

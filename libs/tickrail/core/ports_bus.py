@@ -96,6 +96,11 @@ class Publisher(Protocol):
         """Messages taken whose Delivery was not yet handed out."""
         ...
 
+    @property
+    def trouble(self) -> BusError | None:
+        """Why no message goes out, if something is known to keep them all; from any thread."""
+        ...
+
     def flush(self, timeout: float) -> list[Delivery]:
         """Wait up to `timeout` seconds for everything outstanding, and return its reports."""
         ...

@@ -28,6 +28,9 @@ from tickrail.engine.tick import Tick
 from tickrail.engine.zone_data import ZoneData
 
 log = structlog.get_logger("tickrail.owner")
+_AWAY_WAIT = 0.1
+"""Seconds for a delivery report while Kafka is away: what comes ends the wait, and a turn each few
+milliseconds would cost a twentieth of a core for as long as the outage lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,8 @@ class OwnerLoop:
             self._do_tick(owned, now)
         if now >= self._fill_at and not self._full:
             self._fill(owned)
-        relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else s.report_wait)
+        wait = _AWAY_WAIT if self._relay.away else s.report_wait
+        relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else wait)
         for report in relayed.fence:
             self._refused(report, owned)
         if now >= self._swept_at + s.sweep_every:
@@ -169,7 +173,7 @@ class OwnerLoop:
         pause = max(self._tick_at, self._ticked_at + s.tick_every)
         pause = min(pause, self._fill_at, after + s.tick_within)
         if relayed.busy:
-            return max(0.0, min(pause - after, s.report_wait))
+            return max(0.0, min(pause - after, wait))
         return max(0.0, pause - after)
 
     def _keep_zones(self, owned: Owned) -> None:

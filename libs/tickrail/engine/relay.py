@@ -186,6 +186,11 @@ class Relay:
         self._mark(owned, result)
 
     @property
+    def away(self) -> bool:
+        """Whether something is known to keep every message: the brokers do not answer."""
+        return self._publisher.trouble is not None
+
+    @property
     def missing(self) -> Mapping[str, str]:
         """The queues that rest since a topic of theirs is missing, and which; from any thread."""
         now = self._clock.monotonic()

@@ -13,6 +13,7 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import SUCCESS
 from tickrail.core.ids import Epoch, Partition
 from tickrail.core.states import State
+from tickrail.engine.owner import OwnerSettings
 
 
 def test_a_due_job_is_a_message_within_a_turn_or_two(process: Process) -> None:
@@ -185,3 +186,19 @@ def test_a_drain_marks_what_arrived_before_a_stop(process: Process) -> None:
     process.loop.run_once()
     process.loop.drain(1.0)
     assert process.world.row(launch).state is State.QUEUED
+
+
+def test_turns_are_few_while_kafka_is_away(process: Process) -> None:
+    """What is published waits for its report; a turn each few milliseconds would wait with it."""
+    world = process.world
+    settle(process)
+    world.bus.down = True
+    world.launch()
+    process.loop.wake()
+    process.loop.run_once()
+    assert process.loop.run_once() > 20 * OwnerSettings().report_wait - 0.01
+    world.bus.down = False
+    process.loop.run_once()
+    world.launch()
+    process.loop.wake()
+    assert process.loop.run_once() <= OwnerSettings().report_wait
