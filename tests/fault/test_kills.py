@@ -44,7 +44,9 @@ def kill_and_restart(found: Installation, victim: str) -> None:
         found.services[victim].start()
 
 
-@pytest.mark.parametrize("victim", ["scheduler-1", "worker-1", "etcd", "postgres"])
+@pytest.mark.parametrize(
+    "victim", ["scheduler-1", "worker-1", "kafka", "etcd", "postgres", "scheduler-2", "worker-2"]
+)
 def test_a_killed_part_loses_and_doubles_nothing(running: Installation, victim: str) -> None:
     jobs = running.add_jobs(JOBS, DOCUMENT)
     first = CLOCK.now() + timedelta(seconds=1)

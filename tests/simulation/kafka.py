@@ -158,7 +158,7 @@ class SimPublisher:
 
     @property
     def trouble(self) -> BusError | None:
-        """What a client would know: nothing, until a report says so."""
+        """A simulated client is never told that all brokers are down; its reports say it."""
         return None
 
     def publish(

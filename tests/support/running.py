@@ -95,15 +95,15 @@ class Running:
         os.kill(pid, signal.SIGKILL)
         until(lambda: self.processes()[name] != pid, 30)
 
-    def cli(self, *arguments: str, within: float = 60.0) -> str:
-        """Run the command line against it; what it printed, within so many seconds."""
+    def cli(self, *arguments: str) -> str:
+        """Run the command line against it; what it printed."""
         done = subprocess.run(
             [*_TICKRAIL, *arguments],
             env=self._environment,
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=within,
+            timeout=60,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -154,7 +154,9 @@ class OwnerLoop:
             self._do_tick(owned, now)
         if now >= self._fill_at and not self._full:
             self._fill(owned)
-        wait = _AWAY_WAIT if self._relay.away else s.report_wait
+        wait = s.report_wait
+        if self._relay.away:  # and no tick comes later for it
+            wait = max(wait, min(_AWAY_WAIT, self._tick_at - self._clock.monotonic()))
         relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else wait)
         for report in relayed.fence:
             self._refused(report, owned)

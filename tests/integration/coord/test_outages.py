@@ -10,7 +10,10 @@ import psutil
 import pytest
 import structlog
 from tests.integration.coord.conftest import Connect
+from tests.support.clock import FakeClock
 from tests.support.etcd_server import EtcdServer, free_port
+from tests.support.memory_coord import MemoryFenceStore
+from tests.support.ownership_threads import OwnershipThreads
 from tests.support.proxy import TcpProxy
 from tests.support.until import pause, until
 
@@ -20,6 +23,7 @@ from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Partition
 from tickrail.core.ports_ownership import Member
+from tickrail.engine.ownership import OwnershipSettings
 
 LOG = structlog.get_logger()
 pytestmark = pytest.mark.integration
@@ -78,7 +82,7 @@ def test_frozen_is_noticed_by_calls_and_by_the_idle_watch(
     assert watch is not None
     until(lambda: watch.connections == 1)
     own_etcd.freeze()
-    assert until(lambda: watch._stream is None, 15) < 10  # nothing but pings tells the watch
+    assert until(lambda: watch._stream is None, 15) < 9  # nothing but pings tells the watch
     began = CLOCK.monotonic()
     with pytest.raises(UnavailableError, match="does not answer"):
         coordinator.renew(lease)
@@ -243,3 +247,28 @@ def test_a_restart_of_etcd_gives_a_dead_owners_lease_its_time_again(
     LOG.info("measured", seconds_until_a_dead_owner_was_free=took, ttl=ttl)
     assert 1.5 * ttl < took < 2 * ttl + 3
     assert coordinator.snapshot().owners == {P1: key}
+
+
+def test_the_end_of_an_outage_is_noticed_by_itself(own_etcd: EtcdServer, connect: Connect) -> None:
+    settings = OwnershipSettings(
+        name="a", partitions=8, ttl=4, renew_every=1.2, clock_tolerance=1e12
+    )
+    process = OwnershipThreads(
+        settings, connect(own_etcd.endpoint), MemoryFenceStore(FakeClock(), 8)
+    ).start()
+    try:
+        until(lambda: process.count == 8)
+        first = process.ownership.status().identity
+        own_etcd.kill()
+        assert until(lambda: process.count == 0, 5, every=0.002) <= 3.2
+        pause(3)
+        own_etcd.start()
+        control = connect(own_etcd.endpoint)
+        until(lambda: answers(control))  # it has elected itself
+        back = until(lambda: process.count == 8, 10)
+        LOG.info("measured", seconds_until_back=back)
+        assert back < 2
+        assert process.ownership.status().identity != first
+        assert process.errors == []
+    finally:
+        process.die()

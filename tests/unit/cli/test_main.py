@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -19,13 +20,22 @@ def test_the_help_names_every_command_and_imports_none(tickrail: Tickrail) -> No
     assert all(f"  {name} " in said.out for name in main.COMMANDS)
 
 
-def test_the_help_needs_nothing_heavy() -> None:
+def test_the_help_is_quick_and_needs_nothing_heavy() -> None:
     code = (
         "import sys; from tickrail_cli.main import run; run(['--help']);"
         "print([m for m in ('httpx','rich','pydantic','yaml','psycopg') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    best = 99.0
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        best = min(best, spent)  # CPU time: other work on the machine does not count
+        assert done.stdout.splitlines()[-1] == "[]"
+    assert best < 1.0
 
 
 @pytest.mark.parametrize("name", [n for n in main.COMMANDS if n not in {"up", "down"}])
