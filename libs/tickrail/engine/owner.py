@@ -154,9 +154,7 @@ class OwnerLoop:
             self._do_tick(owned, now)
         if now >= self._fill_at and not self._full:
             self._fill(owned)
-        wait = s.report_wait
-        if self._relay.away:  # and no tick comes later for it
-            wait = max(wait, min(_AWAY_WAIT, self._tick_at - self._clock.monotonic()))
+        wait = self._report_wait()
         relayed = self._relay.run_once(self._still(owned), 0.0 if self._full else wait)
         for report in relayed.fence:
             self._refused(report, owned)
@@ -177,6 +175,13 @@ class OwnerLoop:
         if relayed.busy:
             return max(0.0, min(pause - after, wait))
         return max(0.0, pause - after)
+
+    def _report_wait(self) -> float:
+        """How long to wait for delivery reports; while Kafka is away longer, up to the tick."""
+        wait = self._settings.report_wait
+        if self._relay.away:
+            return max(wait, min(_AWAY_WAIT, self._tick_at - self._clock.monotonic()))
+        return wait
 
     def _keep_zones(self, owned: Owned) -> None:
         before = self._zones.ready(owned)
