@@ -1,0 +1,11 @@
+"""CPU time, which other work on the machine does not stretch."""
+
+from __future__ import annotations
+
+import psutil
+
+
+def cpu_seconds(pid: int | None = None) -> float:
+    """CPU time that a process has used so far, by default this one; seconds."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
