@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import psycopg
 from psycopg import conninfo
+from tests.support.cpu import cpu_seconds
 from tests.support.etcd_program import etcd
 from tests.support.proxy import TcpProxy
 from tests.support.until import until
@@ -157,8 +158,7 @@ class Service:
     def cpu_seconds(self) -> float:
         """CPU time used so far."""
         assert self.process is not None
-        times = psutil.Process(self.process.pid).cpu_times()
-        return times.user + times.system
+        return cpu_seconds(self.process.pid)
 
     def lines(self) -> list[dict[str, Any]]:
         """Its log lines that are JSON."""

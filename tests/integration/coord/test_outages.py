@@ -6,11 +6,11 @@ import subprocess
 import sys
 import threading
 
-import psutil
 import pytest
 import structlog
 from tests.integration.coord.conftest import Connect
 from tests.support.clock import FakeClock
+from tests.support.cpu import cpu_seconds
 from tests.support.etcd_server import EtcdServer, free_port
 from tests.support.memory_coord import MemoryFenceStore
 from tests.support.ownership_threads import OwnershipThreads
@@ -175,13 +175,12 @@ def test_while_etcd_is_down_next_to_no_cpu_is_used_and_its_return_is_noticed(
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stdout.readline() == "owned\n"
-        process = psutil.Process(child.pid)
         first = {key.identity for key in control.snapshot().owners.values()}
         own_etcd.kill()
         pause(3)  # the waits have their full length by now
-        before, began = used(process), CLOCK.monotonic()
+        before, began = cpu_seconds(child.pid), CLOCK.monotonic()
         pause(20)
-        share = (used(process) - before) / (CLOCK.monotonic() - began)
+        share = (cpu_seconds(child.pid) - before) / (CLOCK.monotonic() - began)
         own_etcd.start()
         until(lambda: answers(control))  # it has elected itself
         back = until(lambda: owned_anew(control, first), 20)
@@ -196,12 +195,6 @@ def owned_anew(coordinator: EtcdCoordinator, before: set[str]) -> bool:
     """Whether all partitions are owned by a member that was none of these."""
     owners = {key.identity for key in coordinator.snapshot().owners.values()}
     return len(coordinator.snapshot().owners) == 8 and not owners & before
-
-
-def used(process: psutil.Process) -> float:
-    """Seconds of CPU time."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def test_the_token_is_the_revision_at_which_the_key_came_to_be(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import psutil
 import pytest
+from tests.support.cpu import cpu_seconds
 
 from tickrail.core.errors import MalformedError
 from tickrail_api.bodies import MAX_BODY, parse_body, too_deep
@@ -81,12 +81,6 @@ def test_json_by_another_name(kind: str) -> None:
     assert parse_body(b"{}", kind) == {}
 
 
-def used() -> float:
-    """Seconds of CPU time: other work on the machine does not count."""
-    times = psutil.Process().cpu_times()
-    return float(times.user + times.system)
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -97,7 +91,7 @@ def used() -> float:
     ids=["deep", "long number", "wide"],
 )
 def test_the_worst_bodies_cost_little(body: bytes) -> None:
-    began = used()
+    began = cpu_seconds()
     with suppress(MalformedError):
         parse_body(body, None)
-    assert used() - began < 1.0
+    assert cpu_seconds() - began < 1.0
