@@ -158,7 +158,7 @@ def run(args: argparse.Namespace, policy: str) -> list[str]:
 
 def start_api(found: Bed, token: str) -> Client:
     """Start the API; a client of it."""
-    port = any_free(set())
+    port = any_free()
     found.start("api", TICKRAIL_API_PORT=str(port))
     return Client(f"http://127.0.0.1:{port}", token)
 

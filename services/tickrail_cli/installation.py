@@ -278,7 +278,7 @@ class Installation:
             return settings.api_port
         before = home.read_kept(self.folder).get("api_port")
         wishes = [before if isinstance(before, int) else 0, USUAL_API_PORT]
-        chosen = next((p for p in wishes if p and ports.is_free(p)), 0) or ports.any_free(set())
+        chosen = next((p for p in wishes if p and ports.is_free(p)), 0) or ports.any_free()
         if chosen != before:
             home.keep(self.folder, api_port=chosen)
         return chosen

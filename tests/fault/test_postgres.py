@@ -83,7 +83,7 @@ class Bed:
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    ports = [any_free(set())]
+    ports = [any_free()]
     ports.append(any_free(set(ports)))
     everywhere = list(ports)
 

@@ -28,7 +28,7 @@ def containers() -> Iterator[tuple[str, str, str]]:
     """The PostgreSQL DSN, the etcd endpoint and the Kafka bootstrap server of new containers."""
     check_engine()
     with ExitStack() as running:
-        postgres_port = any_free(set())
+        postgres_port = any_free()
         etcd_port = any_free({postgres_port})
         kafka_port = any_free({postgres_port, etcd_port})
         for one in (_postgres(postgres_port), _etcd(etcd_port), _kafka(kafka_port)):

@@ -12,9 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.support.etcd_program import etcd
-from tests.support.etcd_server import EtcdServer, free_port
+from tests.support.etcd_server import EtcdServer
 from tests.support.proxy import TcpProxy
 from tests.support.until import until
+
+from tickrail.local.ports import any_free
 
 NOBODY = "0"
 _PROBE_SECONDS = 1.0
@@ -40,7 +42,7 @@ class EtcdCluster:
         options: Sequence[str] = (),
         proxied: bool = False,
     ) -> None:
-        ports = [free_port() for _ in range(members)]
+        ports = [any_free() for _ in range(members)]
         self.peers = [TcpProxy("127.0.0.1", port) for port in ports] if proxied else []
         seen = [proxy.port for proxy in self.peers] or ports
         urls = [f"http://127.0.0.1:{port}" for port in seen]

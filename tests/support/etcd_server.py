@@ -13,16 +13,12 @@ import psutil
 from tests.support.etcd_program import etcd
 from tests.support.until import until
 
+from tickrail.local.ports import any_free
+
 
 def etcd_program() -> str:
     """The etcd that the tests run (tests/support/etcd_program.py)."""
     return str(etcd().path)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class EtcdServer:
@@ -51,10 +47,10 @@ class EtcdServer:
         self.folder = folder
         self._log: IO[bytes] | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        self._port = free_port()
+        self._port = any_free()
         self.endpoint = f"127.0.0.1:{self._port}"
         client = f"{scheme}://{self.endpoint}"
-        peer = f"http://127.0.0.1:{peer_port or free_port()}"
+        peer = f"http://127.0.0.1:{peer_port or any_free()}"
         self._command = [
             etcd_program(),
             *("--name", name),

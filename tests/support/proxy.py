@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from tickrail.core.clock import SystemClock
+from tickrail.local.ports import any_free
 
 CLOCK = SystemClock()
 Direction = Literal["both", "to_server", "to_client"]
@@ -72,7 +73,7 @@ class TcpProxy:
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
         # Bound and not listening: keeps the port while new connections are refused.
-        self._reserve = _bound(0)
+        self._reserve = _bound(any_free())
         self.port: int = self._reserve.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         self._lock = threading.Lock()
@@ -131,6 +132,9 @@ class TcpProxy:
         """Reset every connection and refuse new ones."""
         with self._changed():
             if self._listener is not None:
+                # A close alone leaves it listening for as long as the other thread's wait holds it,
+                # and `heal` could not bind the port again.
+                self._listener.shutdown(socket.SHUT_RDWR)
                 self._listener.close()
                 self._listener = None
             self._drop_all()
@@ -290,7 +294,11 @@ class TcpProxy:
 def _bound(port: int) -> socket.socket:
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    one.bind(("127.0.0.1", port))
+    try:
+        one.bind(("127.0.0.1", port))
+    except OSError:
+        one.close()
+        raise
     return one
 
 

@@ -6,9 +6,11 @@ chosen again at the next start, so that addresses in other people's settings sta
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -107,11 +109,42 @@ def _read(file: Path) -> dict[str, int]:
     return {k: v for k, v in stored.items() if k in NAMES and isinstance(v, int)}
 
 
-def any_free(taken: set[int]) -> int:
-    """A port that the system says is free and that is not among these."""
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((LOOPBACK, 0))
-            port: int = probe.getsockname()[1]
-        if port not in taken:
+def any_free(taken: Collection[int] = ()) -> int:
+    """A port that a server could listen on now and that is not among these.
+
+    It lies below the range from which the system takes ports for outgoing connections: one from
+    that range could be taken by any connection between this answer and the server's start, or
+    while the server is down. In one process none is given twice before all were.
+
+    Raises:
+        LocalServersError: no port is free.
+    """
+    for _ in range(_LAST_OWN - _FIRST_OWN + 1):
+        port = next(_own)
+        if port not in taken and is_free(port):
             return port
+    raise LocalServersError(f"no port from {_FIRST_OWN} to {_LAST_OWN} is free on {LOOPBACK}")
+
+
+def _first_of_the_system(file: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> int:
+    """The lowest port that the system gives to outgoing connections; Linux's default elsewhere."""
+    try:
+        return int(file.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32768
+
+
+def _from_anywhere(first: int, last: int) -> Iterator[int]:
+    """Each of these in turn, for ever, from a place chosen by chance.
+
+    Two processes that look for ports at one time do not find the same.
+    """
+    ports = range(first, last + 1)
+    start = random.randrange(len(ports))  # noqa: S311 - spreads processes, keeps no secret
+    return itertools.cycle([*ports[start:], *ports[:start]])
+
+
+_FIRST_OWN = 10_000
+_LAST_OWN = max(_first_of_the_system() - 1, _FIRST_OWN + 2_000)
+"""Where the system's range begins lower still, two thousand ports of it must do."""
+_own = _from_anywhere(_FIRST_OWN, _LAST_OWN)

@@ -11,7 +11,7 @@ import structlog
 from tests.integration.coord.conftest import Connect
 from tests.support.clock import FakeClock
 from tests.support.cpu import cpu_seconds
-from tests.support.etcd_server import EtcdServer, free_port
+from tests.support.etcd_server import EtcdServer
 from tests.support.memory_coord import MemoryFenceStore
 from tests.support.ownership_threads import OwnershipThreads
 from tests.support.proxy import TcpProxy
@@ -24,6 +24,7 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Partition
 from tickrail.core.ports_ownership import Member
 from tickrail.engine.ownership import OwnershipSettings
+from tickrail.local.ports import any_free
 
 LOG = structlog.get_logger()
 pytestmark = pytest.mark.integration
@@ -144,7 +145,7 @@ def test_a_compacted_watch_begins_anew(own_etcd: EtcdServer, connect: Connect) -
 def test_a_dead_server_among_several_costs_nothing(
     shared_etcd: EtcdServer, connect: Connect
 ) -> None:
-    coordinator = connect(f"127.0.0.1:{free_port()}", shared_etcd.endpoint)
+    coordinator = connect(f"127.0.0.1:{any_free()}", shared_etcd.endpoint)
     coordinator._client._current = 0
     assert coordinator.version()
     coordinator._client._current = 0

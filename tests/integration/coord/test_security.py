@@ -9,13 +9,14 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.integration.coord.conftest import DATA, Connect
-from tests.support.etcd_server import EtcdServer, free_port
+from tests.support.etcd_server import EtcdServer
 from tests.support.until import pause, until
 
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.stubs import message
 from tickrail.core.errors import SettingsError, SetupError, UnavailableError
 from tickrail.core.ids import Partition
+from tickrail.local.ports import any_free
 
 pytestmark = pytest.mark.integration
 CA = str(DATA / "ca.pem")
@@ -81,7 +82,7 @@ def test_files_that_cannot_be_read_are_named(connect: Connect, tmp_path: Path) -
 def test_the_next_server_is_tried_over_tls_too(serve: Serve, connect: Connect) -> None:
     server = serve("--client-cert-auth", "--trusted-ca-file", CA)
     coordinator = connect(
-        f"https://127.0.0.1:{free_port()}", f"https://{server.endpoint}", ca_file=CA, **CLIENT
+        f"https://127.0.0.1:{any_free()}", f"https://{server.endpoint}", ca_file=CA, **CLIENT
     )
     coordinator._client._current = 0
     ready(coordinator)

@@ -148,7 +148,7 @@ def test_an_interrupted_start_leaves_nothing(data_folder: Path) -> None:
 def test_a_server_that_cannot_start_says_why_and_the_others_are_stopped(
     data_folder: Path,
 ) -> None:
-    stack = LocalStack(data_folder, fast=True, demanded_ports={"etcd": any_free(set())})
+    stack = LocalStack(data_folder, fast=True, demanded_ports={"etcd": any_free()})
     (data_folder / "kafka" / "data").mkdir(parents=True)
     (data_folder / "kafka" / "data" / "meta.properties").write_text("version=1\nnode.id=2\n")
     with pytest.raises(LocalServersError, match=r"Kafka ended while starting.*kafka\.log ends"):

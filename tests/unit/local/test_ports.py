@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ def test_the_usual_port_is_taken_where_it_is_free(
 
 
 def test_a_demanded_port_is_used(tmp_path: Path) -> None:
-    wanted = ports.any_free(set())
+    wanted = ports.any_free()
     assert choose(tmp_path / "ports.json", {"kafka": wanted}).kafka == wanted
 
 
@@ -87,3 +88,35 @@ def test_a_demanded_port_in_use_is_refused_by_name(tmp_path: Path, taken: int) -
 def test_what_is_no_port_is_refused(tmp_path: Path, demanded: dict[str, int], message: str) -> None:
     with pytest.raises(LocalServersError, match=message):
         choose(tmp_path / "ports.json", demanded)
+
+
+def test_no_free_port_is_one_that_an_outgoing_connection_could_take() -> None:
+    first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    given = [ports.any_free() for _ in range(500)]
+    assert not [port for port in given if int(first) <= port <= int(last)]
+
+
+def test_none_is_given_twice_while_others_are_left() -> None:
+    given = [ports.any_free() for _ in range(500)]
+    assert len(set(given)) == 500
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    with socket.socket() as listener:
+        port = ports.any_free()
+        listener.bind((ports.LOOPBACK, port))
+        listener.listen(1)
+        own = itertools.chain([port], ports._own)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ports, "_own", own)
+            assert ports.any_free() != port
+
+
+@pytest.mark.parametrize("text", ["", "x y", None])
+def test_where_the_system_does_not_say_its_range_it_is_the_usual_one(
+    tmp_path: Path, text: str | None
+) -> None:
+    file = tmp_path / "range"
+    if text is not None:
+        file.write_text(text)
+    assert ports._first_of_the_system(file) == 32768
