@@ -17,7 +17,8 @@ from tests.support.store_bed import (
 )
 
 from tickrail.core.ids import LaunchId
-from tickrail.core.ports import Claimed, ClaimRequest, Extension, LostClaim
+from tickrail.core.ports import LostClaim
+from tickrail.core.ports_worker import Claimed, ClaimRequest, Extension
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 from tickrail.engine.reaper import decide

@@ -27,7 +27,8 @@ from tests.support.stub_planner import StubPlanner
 
 from tickrail.core.ids import LaunchId, TenantId, launch_id
 from tickrail.core.plan import Skipped, SkipReason
-from tickrail.core.ports import Claimed, Extension, Publication
+from tickrail.core.ports import Publication
+from tickrail.core.ports_worker import Claimed, Extension
 from tickrail.core.states import State
 from tickrail.engine.reaper import decide
 

@@ -23,8 +23,9 @@ from tests.support.memory_zone_data import MemoryZoneData
 
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import JobId, Partition
-from tickrail.core.ports import ClaimAnswer, ClaimRequest, LostClaim, Owned, Swept
+from tickrail.core.ports import LostClaim, Owned, Swept
 from tickrail.core.ports_backfill import Backfilled, BackfillPlanner
+from tickrail.core.ports_worker import ClaimAnswer, ClaimRequest
 from tickrail.core.verdict import Verdict
 
 PER_SECOND, EPOCH = 64_000, 1000.0

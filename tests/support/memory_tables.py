@@ -25,11 +25,11 @@ from tickrail.core.ids import GENERATION_SHIFT, Claim, JobId, LaunchId, Partitio
 from tickrail.core.ports import (
     CalendarText,
     FenceReport,
-    Finish,
     OwedLetter,
     Owned,
     Publication,
 )
+from tickrail.core.ports_worker import Finish
 from tickrail.core.states import OPEN, State
 from tickrail.core.verdict import Verdict
 

@@ -12,7 +12,8 @@ from tests.support.memory_tables import (
 )
 
 from tickrail.core.ids import Claim, LaunchId
-from tickrail.core.ports import (
+from tickrail.core.ports import OwedLetter
+from tickrail.core.ports_worker import (
     ClaimAnswer,
     Claimed,
     ClaimRequest,
@@ -20,7 +21,6 @@ from tickrail.core.ports import (
     Extension,
     Finish,
     FinishAnswer,
-    OwedLetter,
 )
 from tickrail.core.states import State
 

@@ -23,12 +23,11 @@ from tests.support.memory_worker import MemoryWorkerStore
 
 from tickrail.core.definition import parse_definition
 from tickrail.core.ids import Claim, Epoch, JobId, LaunchId, Partition, TenantId, launch_id
-from tickrail.core.ports import (
-    CalendarText,
+from tickrail.core.ports import CalendarText, OwnerStore
+from tickrail.core.ports_worker import (
     Claimed,
     ClaimRequest,
     Finish,
-    OwnerStore,
     WorkerStore,
 )
 from tickrail.core.states import PHASE, State

@@ -21,9 +21,9 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import LaunchId
 from tickrail.core.messages import LaunchMessage, UndecodableError, UndecodableLetter
 from tickrail.core.offsets import OffsetTracker
-from tickrail.core.ports import ClaimRequest, WorkerStore
 from tickrail.core.ports_bus import Assignment, Consumer, Position, Record
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_worker import ClaimRequest, WorkerStore
 from tickrail.engine.runs import Active, Runs
 
 log = structlog.get_logger("tickrail.intake")

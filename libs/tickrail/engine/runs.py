@@ -25,8 +25,14 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Executor, Outcome, Run
 from tickrail.core.ids import ORIGIN_BACKFILL, JobId, LaunchId
 from tickrail.core.policies import Retry
-from tickrail.core.ports import Claimed, Extension, Finish, OwedLetter, WorkerStore
+from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_worker import (
+    Claimed,
+    Extension,
+    Finish,
+    WorkerStore,
+)
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict, give_back_verdict, retry_verdict, success_verdict
 

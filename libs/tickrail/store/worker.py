@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, cast
 
 from tickrail.core.errors import TickrailError
 from tickrail.core.ids import Claim, LaunchId
-from tickrail.core.ports import (
+from tickrail.core.ports import OwedLetter
+from tickrail.core.ports_worker import (
     ClaimAnswer,
     Claimed,
     ClaimRequest,
@@ -17,7 +18,6 @@ from tickrail.core.ports import (
     Extension,
     Finish,
     FinishAnswer,
-    OwedLetter,
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict

@@ -20,7 +20,7 @@ from tests.support.store_bed import (
 from tests.support.until import pause
 
 from tickrail.core.ids import JobId
-from tickrail.core.ports import ClaimRequest, Extension
+from tickrail.core.ports_worker import ClaimRequest, Extension
 from tickrail.core.states import State
 from tickrail.engine.reaper import decide
 from tickrail.store.queries import load

@@ -28,7 +28,7 @@ from tests.support.until import pause, until
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.ids import LaunchId
-from tickrail.core.ports import ClaimRequest, Extension
+from tickrail.core.ports_worker import ClaimRequest, Extension
 from tickrail.core.states import State
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.operations import Kind, OperationRunner, Operations

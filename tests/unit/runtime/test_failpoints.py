@@ -14,10 +14,11 @@ from structlog.testing import capture_logs
 
 from tickrail.core.errors import SettingsError
 from tickrail.core.execution import Executor
-from tickrail.core.ports import OwnerStore, Planner, WorkerStore
+from tickrail.core.ports import OwnerStore, Planner
 from tickrail.core.ports_backfill import BackfillStore
 from tickrail.core.ports_bus import Consumer, Publisher
 from tickrail.core.ports_ownership import Coordinator, FenceStore
+from tickrail.core.ports_worker import WorkerStore
 from tickrail.runtime.failpoints import POINTS, Failpoints, Inside, Watched
 from tickrail_scheduler.build import OWNER_POINTS, RELAY_POINTS
 from tickrail_worker.build import EXECUTOR_POINTS
