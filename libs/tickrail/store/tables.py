@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     ARRAY,
+    DOUBLE_PRECISION,
     REAL,
     BigInteger,
     Boolean,
@@ -95,6 +96,9 @@ launches = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("payload", JSONB),
     Column("result", JSONB),
+    Column("concurrency_key", NAME),
+    Column("concurrency_limit", Integer),
+    Column("progress", JSONB),
 )
 Index(
     "launches_due",
@@ -116,6 +120,86 @@ Index(
 )
 Index("launches_owed", launches.c.partition, postgresql_where=text("dlq_owed"))
 Index("launches_tenant", launches.c.tenant_id, launches.c.scheduled_at, launches.c.id)
+launch_logs = Table(
+    "launch_logs",
+    metadata,
+    Column("launch_id", Uuid, primary_key=True),
+    Column("scheduled_at", INSTANT, primary_key=True),
+    Column("tenant_id", Uuid, nullable=False),
+    Column("attempt", Integer, primary_key=True),
+    Column("body", Text, nullable=False, server_default=text("''::text")),
+    Column("size", BigInteger, nullable=False, server_default=text("0")),
+    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+limits = Table(
+    "limits",
+    metadata,
+    Column("tenant_id", Uuid, primary_key=True),
+    Column("scope", NAME, primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("paused_reason", Text, nullable=False, server_default=text("''::text")),
+    Column("max_running", Integer),
+    Column("rate_count", Integer),
+    Column("rate_seconds", REAL),
+    Column("tokens", DOUBLE_PRECISION, nullable=False, server_default=text("0")),
+    Column(
+        "filled_at",
+        INSTANT,
+        nullable=False,
+        server_default=text("'-infinity'::timestamp with time zone"),
+    ),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+holds = Table(
+    "holds",
+    metadata,
+    Column("tenant_id", Uuid, primary_key=True),
+    Column("scope", NAME, primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("launch_id", Uuid, primary_key=True),
+    Column("scheduled_at", INSTANT, nullable=False),
+    Column("claim", BigInteger),
+    Column("asked_at", INSTANT, nullable=False, server_default=text("clock_timestamp()")),
+)
+Index(
+    "holds_waiting",
+    holds.c.tenant_id,
+    holds.c.scope,
+    holds.c.name,
+    holds.c.asked_at,
+    postgresql_where=text("(claim IS NULL)"),
+)
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("queues", ARRAY(Text), nullable=False),
+    Column("kinds", ARRAY(Text), nullable=False),
+    Column("tasks", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
+    Column("version", Text, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    Column("running", Integer, nullable=False, server_default=text("0")),
+    Column("draining", Boolean, nullable=False, server_default=text("false")),
+    Column("started_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("seen_at", INSTANT, nullable=False, server_default=text("now()")),
+)
+undecodable = Table(
+    "undecodable",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("queue", NAME, nullable=False),
+    Column("topic", Text, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("value", LargeBinary, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("at", INSTANT, nullable=False, server_default=text("now()")),
+)
+Index("undecodable_at", undecodable.c.at, undecodable.c.id)
 partitions = Table(
     "partitions",
     metadata,
@@ -132,6 +216,7 @@ queues = Table(
     Column("kinds", ARRAY(Text), nullable=False),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("version", Integer, nullable=False, server_default=text("1")),
 )
 skips = Table(
     "skips",
@@ -152,6 +237,10 @@ tenants = Table(
     Column("name", NAME, nullable=False),
     Column("state", Text, nullable=False, server_default=text("'active'::text")),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("weight", SmallInteger, nullable=False, server_default=text("1")),
+    Column("egress", JSONB),
+    Column("kafka_topics", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
     UniqueConstraint("name", name="tenants_name_key"),
 )
 api_keys = Table(

@@ -1,0 +1,194 @@
+-- What decides which work goes first and how much at once, and what is known of it while it runs.
+
+set local lock_timeout = '5s';
+
+-- An operator's request sees every tenant's row of the tables that have such a policy. The API sets
+-- this in one place, behind the check of the key (store/tenancy.py).
+create function is_operator() returns boolean
+language sql stable as $$
+  select coalesce(current_setting('tickrail.operator', true), '') = 'on'
+$$;
+grant execute on function is_operator() to tickrail_api;
+
+-- A tenant's share of the work, and what its targets may reach. Operators set it.
+alter table tenants
+  add column version int not null default 1,
+  add column weight smallint not null default 1 check (weight between 1 and 100),
+  add column egress jsonb,
+  add column kafka_topics text[] not null default '{}';
+create policy api_operator on tenants to tickrail_api
+  using (is_operator()) with check (is_operator());
+grant update (version, weight, egress, kafka_topics) on tenants to tickrail_api;
+
+alter table queues add column version int not null default 1;
+grant insert, update, delete on queues to tickrail_api;
+
+-- How much may run at once and start in a time. Scope `tenant` (name empty), `queue` (a queue's
+-- name), `key` (a concurrency key). The zero tenant's rows are the installation's. `tokens` is what
+-- the rate's bucket held at `filled_at`.
+create table limits (
+  tenant_id uuid not null,
+  scope text collate "C" not null check (scope in ('tenant', 'queue', 'key')),
+  name text collate "C" not null,
+  paused boolean not null default false,
+  paused_reason text not null default '',
+  max_running int check (max_running > 0),
+  rate_count int check (rate_count > 0),
+  rate_seconds real check (rate_seconds > 0),
+  tokens double precision not null default 0,
+  filled_at timestamptz not null default '-infinity',
+  version int not null default 1,
+  updated_at timestamptz not null default now(),
+  primary key (tenant_id, scope, name)
+) with (fillfactor = 50);
+
+-- Who holds a place under a limit, and who waits for one (claim is null). A place whose launch no
+-- longer runs under that claim is free, whoever ended it: the next claim under the limit sees that.
+create table holds (
+  tenant_id uuid not null,
+  scope text collate "C" not null,
+  name text collate "C" not null,
+  launch_id uuid not null,
+  scheduled_at timestamptz not null,
+  claim bigint,
+  asked_at timestamptz not null default clock_timestamp(),
+  primary key (tenant_id, scope, name, launch_id)
+) with (fillfactor = 70);
+create index holds_waiting on holds (tenant_id, scope, name, asked_at) where claim is null;
+
+-- At most `concurrency_limit` launches with the same key of a tenant run at a time. `progress` is
+-- what a run last told of itself.
+alter table launches
+  add column concurrency_key text collate "C",
+  add column concurrency_limit int,
+  add column progress jsonb;
+
+-- Workers that are there: written by each every few seconds.
+create table workers (
+  id text collate "C" primary key,
+  name text collate "C" not null,
+  queues text[] not null,
+  kinds text[] not null,
+  tasks text[] not null default '{}',
+  version text not null,
+  concurrency int not null,
+  running int not null default 0,
+  draining boolean not null default false,
+  started_at timestamptz not null default now(),
+  seen_at timestamptz not null default now()
+) with (fillfactor = 50);
+grant select on workers to tickrail_api;
+grant select, insert, update, delete on workers to tickrail_engine;
+
+-- What a run printed, the end of it: written while it runs.
+create table launch_logs (
+  launch_id uuid not null,
+  scheduled_at timestamptz not null,
+  tenant_id uuid not null,
+  attempt int not null,
+  body text not null default '',
+  size bigint not null default 0,
+  updated_at timestamptz not null default now(),
+  primary key (scheduled_at, launch_id, attempt)
+) partition by range (scheduled_at);
+
+-- Messages that no worker could read. They belong to no tenant.
+create table undecodable (
+  id text collate "C" primary key,
+  queue text collate "C" not null,
+  topic text not null,
+  partition int not null,
+  "offset" bigint not null,
+  value bytea not null,
+  size int not null,
+  error text not null,
+  at timestamptz not null default now()
+);
+create index undecodable_at on undecodable (at, id);
+alter table undecodable enable row level security;
+alter table undecodable force row level security;
+create policy api_operator on undecodable to tickrail_api
+  using (is_operator()) with check (is_operator());
+create policy engine on undecodable to tickrail_engine using (true) with check (true);
+create policy owner on undecodable to current_user using (true) with check (true);
+grant select, delete on undecodable to tickrail_api;
+grant select, insert, delete on undecodable to tickrail_engine;
+
+do $$
+declare
+  t text;
+begin
+  foreach t in array array['limits', 'holds', 'launch_logs'] loop
+    execute format('alter table %I enable row level security', t);
+    execute format('alter table %I force row level security', t);
+    execute format('create policy engine on %I to tickrail_engine using (true) with check (true)', t);
+    execute format('create policy owner on %I to current_user using (true) with check (true)', t);
+  end loop;
+end
+$$;
+create policy api on launch_logs to tickrail_api
+  using (tenant_id = nullif(current_setting('tickrail.tenant', true), '')::uuid)
+  with check (tenant_id = nullif(current_setting('tickrail.tenant', true), '')::uuid);
+create policy api on limits to tickrail_api
+  using (tenant_id = nullif(current_setting('tickrail.tenant', true), '')::uuid)
+  with check (tenant_id = nullif(current_setting('tickrail.tenant', true), '')::uuid);
+-- A tenant sees what holds it back, the installation's limits among it.
+create policy api_shared on limits for select to tickrail_api
+  using (tenant_id = '00000000-0000-0000-0000-000000000000');
+create policy api_operator on limits to tickrail_api
+  using (is_operator()) with check (is_operator());
+create policy api on holds for select to tickrail_api
+  using (tenant_id = nullif(current_setting('tickrail.tenant', true), '')::uuid);
+grant select, insert, update, delete on limits, holds, launch_logs to tickrail_engine;
+grant select, insert, update, delete on limits to tickrail_api;
+grant select on holds, launch_logs to tickrail_api;
+
+-- The history's days have logs, too.
+create or replace function make_day(day date) returns void
+language plpgsql security definer set search_path = pg_catalog, public as $$
+declare
+  t text;
+  child text;
+begin
+  perform pg_advisory_xact_lock(hashtext('tickrail.make_day'));
+  foreach t in array array['launches', 'attempts', 'skips', 'launch_logs'] loop
+    child := format('%s_%s', t, to_char(day, 'YYYYMMDD'));
+    if to_regclass(format('public.%I', child)) is null then
+      execute format(
+        'create table public.%I partition of public.%I for values from (%L) to (%L)%s',
+        child, t, day::timestamp at time zone 'UTC', (day + 1)::timestamp at time zone 'UTC',
+        case when t = 'launches' then ' with (fillfactor = 70, '
+          || 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000)'
+          else '' end);
+    end if;
+  end loop;
+end
+$$;
+
+create or replace function drop_day(day date) returns boolean
+language plpgsql security definer set search_path = pg_catalog, public as $$
+declare
+  t text;
+  child text := format('launches_%s', to_char(day, 'YYYYMMDD'));
+  busy boolean;
+begin
+  set local lock_timeout = '1s';
+  perform pg_advisory_xact_lock(hashtext('tickrail.make_day'));
+  if to_regclass(format('public.%I', child)) is null then
+    return false;
+  end if;
+  execute format('select exists (select from public.%I where phase < 3 or dlq_owed)', child)
+    into busy;
+  if busy then
+    return false;
+  end if;
+  foreach t in array array['launches', 'attempts', 'skips', 'launch_logs'] loop
+    execute format('drop table if exists public.%I', format('%s_%s', t, to_char(day, 'YYYYMMDD')));
+  end loop;
+  return true;
+end
+$$;
+
+select make_day(to_date(right(c.relname, 8), 'YYYYMMDD'))
+from pg_inherits i join pg_class c on c.oid = i.inhrelid
+where i.inhparent = 'public.launches'::regclass;
