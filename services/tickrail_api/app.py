@@ -16,7 +16,7 @@ from tickrail.core.clock import Clock
 from tickrail.core.errors import Problem, TickrailError
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.ports_ownership import Directory
-from tickrail.core.targets import Webhook
+from tickrail.core.target_webhook import Webhook
 from tickrail.engine.backfill_requests import BackfillRequests
 from tickrail.engine.calendars import CalendarRules, Calendars
 from tickrail.engine.job_rules import JobRules

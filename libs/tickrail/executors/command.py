@@ -28,7 +28,8 @@ from tickrail.core.execution import (
     bounded_text,
     one_line,
 )
-from tickrail.core.targets import Command, parse_target
+from tickrail.core.target_command import Command
+from tickrail.core.targets import parse_target
 from tickrail.executors.http_rules import instant_text
 from tickrail.executors.process import Ended, Identity, Process, RefusedUserError, Watcher, identity
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from tickrail.core.clock import Clock
 from tickrail.core.errors import Problem, SettingsError
-from tickrail.core.targets import split_url
+from tickrail.core.target_webhook import split_url
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

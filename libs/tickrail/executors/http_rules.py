@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from tickrail.core.execution import OK, Outcome, Run, bounded_text
-from tickrail.core.targets import Webhook, split_url
+from tickrail.core.target_webhook import Webhook, split_url
 from tickrail.executors.egress import port_of
 
 RawHeaders = list[tuple[bytes, bytes]]

@@ -34,7 +34,8 @@ from tickrail.core.execution import (
     Run,
     one_line,
 )
-from tickrail.core.targets import Webhook, parse_target
+from tickrail.core.target_webhook import Webhook
+from tickrail.core.targets import parse_target
 from tickrail.executors.egress import EgressGuard, RefusedError, UnresolvedError
 from tickrail.executors.http_rules import (
     Endpoint,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tickrail.core.errors import InvalidInputError
+from tickrail.core.target_command import Command
+from tickrail.core.target_webhook import Webhook
 from tickrail.core.targets import (
-    Command,
     Noop,
     Target,
-    Webhook,
     parse_target,
     target_document,
     target_kind,
