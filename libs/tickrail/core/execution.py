@@ -70,6 +70,10 @@ class Outcome:
         message: one line for people.
         body: the start (webhook) or the end (command) of what came back, at most 4 KiB.
         retry_after: seconds that the target asked to wait.
+        classes: further names of what happened, which a retry policy may name as it may `outcome`
+            (for an exception `raised_<TypeName>` of each class that it derives from).
+        snooze: seconds after which the run wants to be tried again, which is no failure: the
+            attempt number rises, the failures do not. Not looked at where `ok`.
     """
 
     ok: bool
@@ -80,6 +84,8 @@ class Outcome:
     message: str = ""
     body: str = ""
     retry_after: float | None = None
+    classes: tuple[str, ...] = ()
+    snooze: float | None = None
 
 
 SUCCESS = Outcome(ok=True, outcome=OK)
