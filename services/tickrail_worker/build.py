@@ -21,23 +21,19 @@ from tickrail.bus.topics import (
 from tickrail.bus.version import check_broker
 from tickrail.core.clock import Clock
 from tickrail.core.errors import UnavailableError
-from tickrail.core.execution import Executor
 from tickrail.core.ids import LaunchId
 from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
 from tickrail.engine.deadletters import LetterBox
 from tickrail.engine.intake import Intake, IntakeSettings
 from tickrail.engine.runs import Runs, RunsSettings
-from tickrail.executors.command import CommandExecutor, CommandSettings
-from tickrail.executors.egress import EgressGuard, EgressPolicy
-from tickrail.executors.noop import NoopExecutor
-from tickrail.executors.webhook import WebhookExecutor
 from tickrail.runtime.failpoints import Failpoints, Inside, Watched
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.installation import Installation, read_installation
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.worker import PostgresWorkerStore
+from tickrail_worker.executors import executors
 
 WEIGHTS = {"high": 6, "normal": 3, "low": 1}
 RETRY_WEIGHT = 2
@@ -55,21 +51,6 @@ class Parts:
     store: PostgresWorkerStore
     publishers: tuple[KafkaPublisher, ...]
     installation: Installation
-
-
-def executors(settings: Settings, clock: Clock) -> list[Executor]:
-    """An executor for each kind of target that this worker may run."""
-    found: list[Executor] = []
-    kinds = settings.worker_targets
-    if "webhook" in kinds:
-        policy = EgressPolicy.parse(",".join(settings.egress_allow))
-        found.append(WebhookExecutor(EgressGuard(policy, clock), clock))
-    if "command" in kinds:
-        bound = CommandSettings(max_concurrency=settings.command_concurrency)
-        found.append(CommandExecutor(clock, bound))
-    if "noop" in kinds:
-        found.append(NoopExecutor())
-    return found
 
 
 def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
