@@ -12,6 +12,10 @@ BODY_BYTES = 4096
 """How much is kept of what a target answered or printed."""
 MESSAGE_CHARS = 500
 """How long the one-line message of an outcome may be."""
+LOG_BYTES = 64 * 1024
+"""How much is kept of what a run prints: the end of it."""
+PROGRESS_BYTES = 4096
+"""How long the JSON text of a run's progress may be."""
 
 OK = "ok"
 TIMED_OUT = "timed_out"
@@ -36,6 +40,12 @@ class Run:
         payload: any JSON value.
         timeout: seconds that the attempt may take.
         trace: a W3C traceparent, or None.
+        tell: takes output as it comes, from any thread, and returns at once; the end of it is kept
+            and can be read while the run goes on. Secrets must be masked before. None: nobody
+            listens.
+        progress: takes a JSON value of at most PROGRESS_BYTES that says how far the run is, in
+            place of the last one; from any thread. Raises ValueError where it is none or too
+            large. None as for `tell`.
     """
 
     launch_id: UUID
@@ -49,6 +59,8 @@ class Run:
     payload: object
     timeout: float
     trace: str | None = None
+    tell: Callable[[bytes], None] | None = None
+    progress: Callable[[object], None] | None = None
 
     @property
     def kind(self) -> str:
