@@ -35,6 +35,7 @@ from tickrail.core.ports_worker import (
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict, give_back_verdict, retry_verdict, success_verdict
+from tickrail.engine.run_reports import RunReports
 
 log = structlog.get_logger("tickrail.runs")
 
@@ -107,6 +108,7 @@ class Runs:
         *,
         offset_done: Callable[[tuple[str, int, int], int], None],
         letters: Callable[[Sequence[OwedLetter]], Sequence[tuple[LaunchId, Any, int]]],
+        reports: RunReports | None = None,
     ) -> None:
         """No runs yet.
 
@@ -118,6 +120,7 @@ class Runs:
             settings: the numbers.
             offset_done: told that nothing more is owed for an offset.
             letters: publishes dead letters; answers those that arrived.
+            reports: takes what runs tell while they go on.
         """
         self._store = store
         self._executors: dict[str, Executor] = {k: e for e in executors for k in e.kinds}
@@ -126,6 +129,7 @@ class Runs:
         self._settings = settings
         self._offset_done = offset_done
         self._letters = letters
+        self._reports = reports
         # Neither by launch nor by claim: after a pause, this worker may hold a later attempt of a
         # launch and still run the earlier one; and a database that lost its last transactions
         # gives the same claim number once more.
@@ -188,6 +192,8 @@ class Runs:
             a.trace,
         )
         self._running[a.run] = a
+        if self._reports is not None:
+            self._reports.begin(a.run)
         executor.start(a.run, self._done)
 
     def _text(self, c: Claimed) -> JobText:
@@ -211,6 +217,8 @@ class Runs:
     def _done(self, run: Run, outcome: Outcome) -> None:
         a = self._running.pop(run, None)
         if a is not None:
+            if self._reports is not None:
+                self._reports.end(run)
             self._end(a, outcome)
 
     def _end(self, a: Active, outcome: Outcome) -> None:

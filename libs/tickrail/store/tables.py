@@ -129,6 +129,7 @@ launch_logs = Table(
     Column("attempt", Integer, primary_key=True),
     Column("body", Text, nullable=False, server_default=text("''::text")),
     Column("size", BigInteger, nullable=False, server_default=text("0")),
+    Column("ended", Boolean, nullable=False, server_default=text("false")),
     Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
 )
 limits = Table(

@@ -80,7 +80,7 @@ create table workers (
 grant select on workers to tickrail_api;
 grant select, insert, update, delete on workers to tickrail_engine;
 
--- What a run printed, the end of it: written while it runs.
+-- What a run printed, the end of it: written while it runs. `ended`: it prints no more.
 create table launch_logs (
   launch_id uuid not null,
   scheduled_at timestamptz not null,
@@ -88,6 +88,7 @@ create table launch_logs (
   attempt int not null,
   body text not null default '',
   size bigint not null default 0,
+  ended boolean not null default false,
   updated_at timestamptz not null default now(),
   primary key (scheduled_at, launch_id, attempt)
 ) partition by range (scheduled_at);
