@@ -26,14 +26,18 @@ from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
 from tickrail.engine.deadletters import LetterBox
 from tickrail.engine.intake import Intake, IntakeSettings
+from tickrail.engine.presence import Presence
+from tickrail.engine.run_reports import RunReports
 from tickrail.engine.runs import Runs, RunsSettings
 from tickrail.runtime.failpoints import Failpoints, Inside, Watched
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.installation import Installation, read_installation
+from tickrail.store.reports import PostgresReportStore
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.worker import PostgresWorkerStore
 from tickrail_worker.executors import executors
+from tickrail_worker.presence import worker_info
 
 WEIGHTS = {"high": 6, "normal": 3, "low": 1}
 RETRY_WEIGHT = 2
@@ -51,6 +55,9 @@ class Parts:
     store: PostgresWorkerStore
     publishers: tuple[KafkaPublisher, ...]
     installation: Installation
+    report_store: PostgresReportStore
+    reports: RunReports
+    presence: Presence
 
 
 def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
@@ -90,6 +97,8 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     work = [topic for queue in queues for topic in work_topics(prefix, queue)]
     weights = {retry_topic(prefix, q): RETRY_WEIGHT for q in queues}
     weights |= {launch_topic(prefix, q, p): WEIGHTS[p] for q in queues for p in PRIORITIES}
+    report_store = PostgresReportStore(database)
+    reports = RunReports(report_store)
     runs = Runs(
         store,
         [failpoints.watch(e, "executor", EXECUTOR_POINTS) for e in executors(settings, clock)],
@@ -98,6 +107,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         RunsSettings(),
         offset_done=lambda place, offset: intake.offset_done(place, offset),  # noqa: PLW0108 - made below
         letters=post,
+        reports=reports,
     )
     intake = Intake(
         failpoints.watch(consumer, "consumer"),
@@ -109,7 +119,18 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         decode=decode_launch,
         bury=lambda letter: _bury(buried, prefix, queues, letter),
     )
-    return Parts(intake, runs, consumer, store, (buried, dead), installation)
+    info = worker_info(settings, (), lambda: runs.count, lambda: intake.closed)
+    return Parts(
+        intake,
+        runs,
+        consumer,
+        store,
+        (buried, dead),
+        installation,
+        report_store,
+        reports,
+        Presence(report_store, info),
+    )
 
 
 def _bury(

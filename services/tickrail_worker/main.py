@@ -67,6 +67,10 @@ class Worker:
                        metrics=self._metrics),
             LoopThread("claim watch", parts.runs.watch_once, clock, stuck_after=60.0,
                        metrics=self._metrics),
+            LoopThread("run reports", parts.reports.run_once, clock, stuck_after=60.0,
+                       at_end=parts.reports.flush, metrics=self._metrics),
+            LoopThread("presence", parts.presence.run_once, clock, stuck_after=60.0,
+                       at_end=parts.presence.leave, metrics=self._metrics),
         )  # fmt: skip
         for loop in self._loops:
             loop.start()
@@ -146,6 +150,7 @@ class Worker:
         for publisher in parts.publishers:
             publisher.close(2.0)
         parts.store.close()
+        parts.report_store.close()
         self._status.stop()
 
 

@@ -186,6 +186,11 @@ class Intake:
         """From any thread: claim nothing more; polling goes on."""
         self._closing.set()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was told to claim nothing more."""
+        return self._closing.is_set()
+
     def finish(self) -> None:
         """At the end, on the consumer's thread: commit what is done and leave the group."""
         self._commit()

@@ -110,6 +110,14 @@ class RunReports:
                 raise
         return EVERY
 
+    def flush(self) -> None:
+        """Write what is left, at the end.
+
+        Raises:
+            UnavailableError: the database does not answer; that much is lost.
+        """
+        self.run_once()
+
     def _take(self) -> list[tuple[_Told, RunReport]]:
         """What is new, up to a statement's size."""
         taken: list[tuple[_Told, bytes | None, str | None]] = []
