@@ -137,9 +137,9 @@ class ApiDatabase:
         with tenant_transaction(self.engine, tenant, caller) as tx:
             yield ApiTransaction(tx, self._clock)
 
-    def installation(self) -> AbstractContextManager[BaseTransaction]:
-        """A transaction without a tenant."""
-        return installation_transaction(self.engine)
+    def installation(self, *, operator: bool = False) -> AbstractContextManager[BaseTransaction]:
+        """A transaction without a tenant; `operator`: one asks, whose key was checked."""
+        return installation_transaction(self.engine, operator=operator)
 
     def trouble(self) -> dict[str, str]:
         """What keeps the database from serving, in words; empty when nothing does."""

@@ -23,7 +23,10 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import TenantId
 from tickrail.store.errors import mapped
 
-_ENTER = text("select set_config('tickrail.tenant', :tenant, true), now()")
+_ENTER = text(
+    "select set_config('tickrail.tenant', :tenant, true),"
+    " set_config('tickrail.operator', :operator, true), now()"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +76,27 @@ def tenant_transaction(
         SetupError: the schema or the role's rights are not as needed.
     """
     with _border(engine), engine.begin() as connection:
-        now = connection.execute(_ENTER, {"tenant": str(tenant)}).one()[1]
+        now = connection.execute(_ENTER, {"tenant": str(tenant), "operator": ""}).one()[2]
         yield TenantTransaction(connection, now, tenant, caller)
 
 
 @contextmanager
-def installation_transaction(engine: Engine) -> Iterator[BaseTransaction]:
+def installation_transaction(
+    engine: Engine, *, operator: bool = False
+) -> Iterator[BaseTransaction]:
     """A transaction without a tenant: keys, queues, partitions; no tenant's rows.
+
+    Args:
+        engine: the pool.
+        operator: whether an operator asks, whose key was checked: such a transaction sees, of every
+            tenant, the rows of the tables that operators set (policy `api_operator`).
 
     Raises:
         UnavailableError, SetupError: as for `tenant_transaction`.
     """
     with _border(engine), engine.begin() as connection:
-        now = connection.execute(_ENTER, {"tenant": ""}).one()[1]
+        given = {"tenant": "", "operator": "on" if operator else ""}
+        now = connection.execute(_ENTER, given).one()[2]
         yield BaseTransaction(connection, now)
 
 
