@@ -169,6 +169,22 @@ def test_every_message_taken_is_reported_once_with_its_offset(bus: Bus, topic: s
     ]
 
 
+def test_a_report_says_where_the_message_landed_also_where_the_key_chose(
+    bus: Bus, topic: str
+) -> None:
+    publisher = bus.publisher()
+    for token, (partition, key) in enumerate([(2, b"a"), (-1, b"a"), (-1, b"a"), (-1, None)]):
+        assert publisher.publish(topic, partition, key, b"v", None, token)
+    reports = {r.token: r for r in publisher.flush(DEADLINE)}
+    publisher.close(1)
+    assert [reports[n].error for n in range(4)] == [None] * 4
+    assert reports[0].partition == 2
+    assert reports[1].partition == reports[2].partition
+    landed = sorted((r.partition, r.offset) for r in reports.values())
+    assert len(set(landed)) == 4
+    assert all(0 <= partition < PARTITIONS and offset >= 0 for partition, offset in landed)
+
+
 def test_outstanding_counts_what_was_not_handed_out(bus: Bus, topic: str) -> None:
     publisher = bus.publisher()
     for i in range(5):

@@ -50,13 +50,13 @@ class SimBus(MemoryBus):
         self.acknowledged: Callable[[object], None] = lambda _token: None
 
     def append(
-        self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers | None
+        self, topic: str, partition: int, key: bytes | None, value: bytes, headers: Headers | None
     ) -> int:
         if topic not in self.logs:
             raise UnknownTopicError(f"no topic {topic}", topic=topic)
         parts = self.logs[topic]
         if partition == -1:
-            partition = crc32(key) % len(parts)
+            partition = crc32(key or b"") % len(parts)
         fate = None if topic == self.letters else self._fate()
         message = Stored(key, value, list(headers or ()))
         if fate is not None and fate.what == "late":
@@ -165,7 +165,7 @@ class SimPublisher:
         self,
         topic: str,
         partition: int,
-        key: bytes,
+        key: bytes | None,
         value: bytes,
         headers: Headers | None,
         token: object,

@@ -29,7 +29,7 @@ Place = tuple[str, int]
 
 @dataclass
 class Stored:
-    key: bytes
+    key: bytes | None
     value: bytes
     headers: list[tuple[str, bytes]]
 
@@ -56,12 +56,17 @@ class MemoryBus:
             for place in [k for k in self.committed if k[1] == topic]:
                 del self.committed[place]
 
+    def partition_of(self, topic: str, partition: int, key: bytes | None) -> int:
+        """The partition asked for; of those that leave it open, the key's."""
+        if partition != -1:
+            return partition
+        return crc32(key or b"") % max(1, len(self.logs.get(topic, ())))
+
     def append(
-        self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers | None
+        self, topic: str, partition: int, key: bytes | None, value: bytes, headers: Headers | None
     ) -> int:
         with self.changed:
-            if partition == -1:  # by the key
-                partition = crc32(key) % max(1, len(self.logs.get(topic, ())))
+            partition = self.partition_of(topic, partition, key)
             if topic not in self.logs or not 0 <= partition < len(self.logs[topic]):
                 raise UnknownTopicError(f"no partition {partition} of {topic}", topic=topic)
             if len(value) > self.limit_bytes:
@@ -97,7 +102,7 @@ class MemoryPublisher:
 
     def __init__(self, bus: MemoryBus, queue_messages: int = 20_000) -> None:
         self._bus = bus
-        self._queue: deque[tuple[str, int, bytes, bytes, Headers | None, object]] = deque()
+        self._queue: deque[tuple[str, int, bytes | None, bytes, Headers | None, object]] = deque()
         self._limit = queue_messages
         self._reports: list[Delivery] = []
 
@@ -105,7 +110,7 @@ class MemoryPublisher:
         self,
         topic: str,
         partition: int,
-        key: bytes,
+        key: bytes | None,
         value: bytes,
         headers: Headers | None,
         token: object,
@@ -118,9 +123,11 @@ class MemoryPublisher:
     def poll(self, timeout: float) -> list[Delivery]:
         del timeout
         while self._queue and not self._bus.down:
-            *message, token = self._queue.popleft()
+            topic, asked, key, value, headers, token = self._queue.popleft()
+            partition = self._bus.partition_of(topic, asked, key)
             try:
-                self._reports.append(Delivery(token, None, self._bus.append(*message)))  # type: ignore[arg-type]
+                offset = self._bus.append(topic, partition, key, value, headers)
+                self._reports.append(Delivery(token, None, offset, partition))
             except BusError as error:
                 self._reports.append(Delivery(token, error, -1))
         reports, self._reports = self._reports, []

@@ -59,12 +59,14 @@ class Delivery(NamedTuple):
     """What became of one published message.
 
     With an error it is not known whether the message is in the topic, except for a permanent one
-    and UnknownTopicError (it is not). `offset` is -1 with an error.
+    and UnknownTopicError (it is not). `offset` and `partition`, where it landed, are -1 with an
+    error.
     """
 
     token: object
     error: BusError | None
     offset: int
+    partition: int = -1
 
 
 class Publisher(Protocol):
@@ -74,12 +76,12 @@ class Publisher(Protocol):
         self,
         topic: str,
         partition: int,
-        key: bytes,
+        key: bytes | None,
         value: bytes,
         headers: Headers | None,
         token: object,
     ) -> bool:
-        """Hand a message over.
+        """Hand a message over; the partition -1 leaves the choice to the key.
 
         True: taken, and exactly one Delivery with this token will come from `poll`, in which every
         failure is reported, also one that is known at once. False: the local queue is full; the
