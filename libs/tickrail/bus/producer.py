@@ -136,7 +136,9 @@ class KafkaPublisher:
         if error is None:
             if self._watch.down is not None:
                 self._watch.up()
-            self._reports.append(Delivery(token, None, message.offset() or 0, message.partition() or 0))
+            self._reports.append(
+                Delivery(token, None, message.offset() or 0, message.partition() or 0)
+            )
         else:
             self._reports.append(Delivery(token, bus_error(error, message.topic() or ""), -1))
 
