@@ -99,6 +99,14 @@ launches = Table(
     Column("concurrency_key", NAME),
     Column("concurrency_limit", Integer),
     Column("progress", JSONB),
+    Column("dead_at", INSTANT),
+)
+Index(
+    "launches_dead",
+    launches.c.tenant_id,
+    launches.c.dead_at,
+    launches.c.id,
+    postgresql_where=text("(dead_at IS NOT NULL)"),
 )
 Index(
     "launches_due",

@@ -96,6 +96,7 @@ set state = l.next,
              else t.due_at end,
     finished_at = case l.next when 'due' then null else clock_timestamp() end,
     dlq_owed = l.owed and l.next <> 'cancelled',
+    dead_at = case when l.next in ('dead', 'abandoned') then clock_timestamp() end,
     claim_expires_at = null,
     result = l.result::jsonb
 from l

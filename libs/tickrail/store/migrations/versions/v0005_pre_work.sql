@@ -113,7 +113,13 @@ create policy api_operator on undecodable to tickrail_api
 create policy engine on undecodable to tickrail_engine using (true) with check (true);
 create policy owner on undecodable to current_user using (true) with check (true);
 grant select, delete on undecodable to tickrail_api;
-grant select, insert, delete on undecodable to tickrail_engine;
+grant select, insert, update, delete on undecodable to tickrail_engine;
+
+-- Since when a launch is among the dead letters: null for one that did not end so, was redriven or
+-- purged. The index finds them without mentioning the state, which every move would have to write.
+alter table launches add column dead_at timestamptz;
+update launches set dead_at = finished_at where state in ('dead', 'abandoned');
+create index launches_dead on launches (tenant_id, dead_at, id) where dead_at is not null;
 
 do $$
 declare
