@@ -14,6 +14,7 @@ from tickrail.core.schedule import Slot
 from tickrail.core.states import State, shown
 from tickrail.core.words import plan_words
 from tickrail.engine.ledger import Kind, SlotRow
+from tickrail.engine.run_logs import RunLog
 from tickrail_api.schemas.base import Document
 from tickrail_api.schemas.job import JobDocument, Misfire, Retry
 
@@ -88,6 +89,7 @@ def launch_document(launch: LaunchRecord) -> dict[str, Any]:
         "next_attempt_at": instant_text(launch.due_at) if retrying else None,
         "result": None if launch.result is None else {**_NO_RESULT, **launch.result},
         "redrive_count": launch.redrive_count,
+        "progress": launch.progress,
     }
 
 
@@ -104,6 +106,18 @@ def attempt_document(attempt: AttemptRecord) -> dict[str, Any]:
         "claim": attempt.claim,
         "started_at": instant_text(attempt.started_at),
         "finished_at": instant_text(attempt.finished_at),
+    }
+
+
+def log_document(log: RunLog) -> dict[str, Any]:
+    """What an attempt printed."""
+    return {
+        "attempt": log.attempt,
+        "body": log.body,
+        "size": log.size,
+        "truncated": log.truncated,
+        "updated_at": instant_text(log.updated_at),
+        "live": log.live,
     }
 
 

@@ -30,7 +30,10 @@ JobRef = JobId | str
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """A launch as it stands. `job_name` is the job's present name."""
+    """A launch as it stands.
+
+    `job_name` is the job's present name; `progress` is what its last run told of how far it is.
+    """
 
     id: LaunchId
     job: JobId
@@ -54,6 +57,7 @@ class LaunchRecord:
     finished_at: datetime | None
     result: Mapping[str, Any] | None
     redrive_count: int
+    progress: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tickrail.core.ids import TenantId, uuid7
 from tickrail.store.audit import write_audit
 from tickrail.store.backfills import BackfillTable
 from tickrail.store.calendars import CalendarTable
+from tickrail.store.insight import InsightTable
 from tickrail.store.jobs import JobTable
 from tickrail.store.launches import LaunchTable
 from tickrail.store.operations import OperationTable
@@ -95,6 +96,7 @@ class ApiTransaction:
         self.calendars = CalendarTable(base)
         self.backfills = BackfillTable(base)
         self.operations = OperationTable(base)
+        self.insight = InsightTable(base)
         self._clock = clock
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:

@@ -12,10 +12,12 @@ from tickrail.core.errors import NotFoundError
 from tickrail.core.ids import JobId, LaunchId
 from tickrail.core.ports_api import LaunchFilter, Transaction
 from tickrail.engine.launches import attempts_of, require_launch
+from tickrail.engine.run_logs import log_of
 from tickrail_api.call import Answer, Reads, Runs
 from tickrail_api.openapi import answers, page
 from tickrail_api.paging import (
     PageParameters,
+    Parameters,
     bad_parameter,
     instant_parameter,
     job_ref,
@@ -27,10 +29,27 @@ from tickrail_api.paging import (
     tag_parameters,
 )
 from tickrail_api.routes.jobs import plain
-from tickrail_api.schemas.launch import ATTEMPT, LAUNCH, AttemptPage, Launch, LaunchPage, State
-from tickrail_api.views import attempt_document, launch_document
+from tickrail_api.schemas.launch import (
+    ATTEMPT,
+    LAUNCH,
+    LOG,
+    AttemptPage,
+    Launch,
+    LaunchPage,
+    Log,
+    State,
+)
+from tickrail_api.views import attempt_document, launch_document, log_document
 
 router = APIRouter(tags=["launches"])
+
+
+class LogOf(Parameters):
+    """Which log."""
+
+    attempt: Annotated[
+        int | None, Field(ge=1, le=2**31 - 1, description="Of this attempt; default: the last.")
+    ] = None
 
 
 class LaunchList(PageParameters):
@@ -99,6 +118,18 @@ def list_attempts(call: Reads, launch: str, query: Annotated[PageParameters, Que
     items = found[: query.limit]
     more = query.next(scope, [items[-1].attempt]) if len(found) > query.limit else None
     return Answer(listed([attempt_document(a) for a in items], more)).response()
+
+
+@router.get("/v1/launches/{launch}/log", responses=answers(Log, LOG))
+def get_log(call: Reads, launch: str, query: Annotated[LogOf, Query()]) -> Response:
+    """What an attempt has printed, also while it runs; empty for targets that print nothing.
+
+    Scope: read.
+    """
+    with call.read() as tx:
+        found = require_launch(tx, LaunchId(path_id("launch", launch)))
+        log = log_of(tx.insight, found, query.attempt, tx.now)
+    return Answer(log_document(log)).response()
 
 
 @router.post(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from tickrail_api.schemas.base import INSTANT, JOB_ID, LAUNCH_ID, Document, Instant
+from tickrail_api.schemas.base import INSTANT, JOB_ID, LAUNCH_ID, Document, Instant, Json
 
 State = Literal[
     "held", "due", "queued", "running", "retrying", "succeeded", "dead", "abandoned", "expired",
@@ -23,6 +23,14 @@ class LaunchJob(Document):
     version: int
 
 
+class Place(Document):
+    """Where a message landed in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class Result(Document):
     """How the last attempt ended."""
 
@@ -32,6 +40,7 @@ class Result(Document):
     code: int | None
     message: str
     body: str
+    place: Place | None = Field(None, description="Where the message of a `kafka` target landed.")
 
 
 class Launch(Document):
@@ -58,6 +67,7 @@ class Launch(Document):
     next_attempt_at: Instant | None
     result: Result | None
     redrive_count: int
+    progress: Json = Field(description="What its last run told of how far it is; null: nothing.")
 
 
 class LaunchPage(Document):
@@ -87,6 +97,17 @@ class AttemptPage(Document):
 
     items: list[Attempt]
     next_cursor: str | None
+
+
+class Log(Document):
+    """The end of what an attempt printed."""
+
+    attempt: int = Field(description="0: the launch has had no attempt yet.")
+    body: str = Field(description="The last 64 KiB of it; bytes that are not UTF-8 as U+FFFD.")
+    size: int = Field(description="Bytes in all.")
+    truncated: bool = Field(description="Whether `body` is not all of it.")
+    updated_at: Instant | None
+    live: bool = Field(description="Whether more may come: ask again in a second.")
 
 
 class LedgerSlot(Document):
@@ -129,6 +150,7 @@ LAUNCH = {
     "next_attempt_at": None,
     "result": {"outcome": "succeeded", "code": 200, "message": "", "body": "ok"},
     "redrive_count": 0,
+    "progress": None,
 }
 ATTEMPT = {
     "attempt": 1,
@@ -141,6 +163,14 @@ ATTEMPT = {
     "claim": 8801,
     "started_at": "2026-03-02T01:00:00.020Z",
     "finished_at": "2026-03-02T01:00:00.211Z",
+}
+LOG = {
+    "attempt": 2,
+    "body": "dumping 4 tables\n1 of 4\n",
+    "size": 24,
+    "truncated": False,
+    "updated_at": "2026-03-02T01:00:02.714Z",
+    "live": True,
 }
 SLOT = {
     "at": INSTANT,
