@@ -208,6 +208,8 @@ class MemoryLaunches:
             job_version=launch.version, partition=job.partition, queue=launch.plan.queue,
             priority=launch.priority, state=launch.state, max_attempts=launch.plan.max_attempts,
             rerun=True, visibility=30.0, due_at=self.now, origin=launch.origin,
+            concurrency_key=launch.plan.concurrency and launch.plan.concurrency.key,
+            concurrency_limit=launch.plan.concurrency and launch.plan.concurrency.limit,
         )  # fmt: skip
         self.api.db.launches[launch.id] = row
         return self._record(row)

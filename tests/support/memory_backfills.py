@@ -112,6 +112,8 @@ def _launch(due: DueBackfill, n: NewLaunch, row: BackfillRow, owned: Owned) -> L
         epoch=owned[due.job.partition],
         origin=row.backfill.origin,
         payload=row.payload if row.has_payload else None,
+        concurrency_key=n.concurrency and n.concurrency.key,
+        concurrency_limit=n.concurrency and n.concurrency.limit,
     )
 
 

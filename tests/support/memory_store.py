@@ -411,6 +411,8 @@ def _launch_row(job: DueJob, n: NewLaunch, owned: Owned) -> LaunchRow:
         start_before=n.start_before,
         epoch=owned[job.partition],
         origin=ORIGIN_SCHEDULE,
+        concurrency_key=n.concurrency and n.concurrency.key,
+        concurrency_limit=n.concurrency and n.concurrency.limit,
     )
 
 

@@ -93,6 +93,8 @@ class LaunchRow:
     payload: Any = None
     result: Any = None
     origin: str = "manual:test"
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
 
 
 @dataclass

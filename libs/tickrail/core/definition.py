@@ -19,6 +19,7 @@ from tickrail.core.errors import Problem
 from tickrail.core.ids import JobId
 from tickrail.core.policies import (
     CatchUpOrder,
+    Concurrency,
     IfUncertain,
     Misfire,
     MisfirePolicy,
@@ -37,6 +38,9 @@ MAX_TAGS = 32
 MAX_PAYLOAD = 256 * 1024
 MAX_CALENDARS = 20
 """So many calendars a job may name."""
+MAX_KEY = 200
+"""Characters of a concurrency key."""
+_KEY = re.compile(r".+", re.DOTALL)
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
@@ -59,6 +63,7 @@ class Plan:
     if_uncertain: IfUncertain = IfUncertain.RERUN
     queue: str = "default"
     priority: Priority = Priority.NORMAL
+    concurrency: Concurrency | None = None
     max_attempts: int = 5
     visibility_timeout: timedelta = timedelta(seconds=30)
     start_deadline: timedelta | None = None
@@ -116,6 +121,9 @@ class Definition:
             "payload": self.payload,
             "queue": p.queue,
             "priority": p.priority.value,
+            "concurrency": None
+            if p.concurrency is None
+            else {"key": p.concurrency.key, "limit": p.concurrency.limit},
             "timeout": format_duration(self.timeout),
             "start_deadline": None
             if p.start_deadline is None
@@ -150,6 +158,7 @@ _PLAN_FIELDS = (
     "if_uncertain",
     "queue",
     "priority",
+    "concurrency",
     "start_deadline",
     "visibility_timeout",
 )
@@ -283,6 +292,7 @@ def _plan(reader: Reader, job: JobId, now: datetime, *, stored: bool) -> Plan:
         if_uncertain=reader.choice("if_uncertain", IfUncertain.RERUN),
         queue=reader.text("queue", "default", pattern=NAME, expected=NAME_EXPECTED) or "default",
         priority=reader.choice("priority", Priority.NORMAL),
+        concurrency=_concurrency(reader),
         start_deadline=deadline,
         visibility_timeout=reader.duration(
             "visibility_timeout",
@@ -334,6 +344,19 @@ def _calendar_names(reader: Reader, field: str) -> tuple[str, ...]:
             where = f"{reader.pointer}/{field}/{i}"
             reader.problems.append(Problem(where, "is not a calendar's name", NAME_EXPECTED))
     return tuple(dict.fromkeys(n for n in raw if isinstance(n, str)))
+
+
+def _concurrency(reader: Reader) -> Concurrency | None:
+    if not reader.has("concurrency"):
+        return None
+    r = reader.child("concurrency")
+    expected = f"a key of 1 to {MAX_KEY} characters"
+    key = r.text("key", maximum=MAX_KEY, pattern=_KEY, expected=expected)
+    if key is None and not r.problems:
+        r.problem("key", "is missing", expected)
+    value = Concurrency(key or "", r.whole("limit", 1, low=1, high=100_000))
+    reader.absorb(r)
+    return value
 
 
 def _misfire(reader: Reader) -> Misfire:

@@ -92,6 +92,14 @@ class Retry:
         return timedelta(seconds=delay)
 
 
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """At most `limit` launches of a tenant with the same `key` run at a time."""
+
+    key: str
+    limit: int = 1
+
+
 class Priority(StrEnum):
     """The class of a launch: which topic its first attempt goes to."""
 

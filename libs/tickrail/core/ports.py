@@ -25,6 +25,7 @@ from tickrail.core.ids import (
     TenantId,
 )
 from tickrail.core.plan import Decision
+from tickrail.core.policies import Concurrency
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 
@@ -135,6 +136,7 @@ class NewLaunch(NamedTuple):
     rerun: bool
     visibility: float
     start_before: datetime | None
+    concurrency: Concurrency | None = None
 
 
 class OpenCount(NamedTuple):

@@ -295,6 +295,7 @@ def _new(job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
         rerun=plan.if_uncertain is IfUncertain.RERUN,
         visibility=plan.visibility_timeout.total_seconds(),
         start_before=None if deadline is None else planned.due_at + deadline,
+        concurrency=plan.concurrency,
     )
 
 

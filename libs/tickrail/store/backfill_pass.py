@@ -106,6 +106,8 @@ class BackfillPass:
                 "due_at": [n.due_at for _, n in pairs],
                 "start_before": [n.start_before for _, n in pairs],
                 "epoch": [owned[d.job.partition] for d, _ in pairs],
+                "concurrency_key": [n.concurrency and n.concurrency.key for _, n in pairs],
+                "concurrency_limit": [n.concurrency and n.concurrency.limit for _, n in pairs],
             },
         ).fetchall()
         fresh = {row[0] for row in rows}

@@ -71,6 +71,7 @@ LAUNCH_COLUMNS = (
     _L.finished_at,
     _L.result,
     _L.redrive_count,
+    _L.progress,
 )
 
 _SQL = {name: text(sql) for name, sql in load("api").items()}
@@ -116,6 +117,7 @@ def launch_record(row: Any, job_name: str) -> LaunchRecord:  # noqa: ANN401 - a 
         finished_at=row.finished_at,
         result=row.result,
         redrive_count=row.redrive_count,
+        progress=row.progress,
     )
 
 
@@ -229,6 +231,8 @@ class LaunchTable:
                 if plan.start_deadline is None
                 else self._tx.now + plan.start_deadline,
                 epoch=0,
+                concurrency_key=plan.concurrency and plan.concurrency.key,
+                concurrency_limit=plan.concurrency and plan.concurrency.limit,
                 payload=launch.payload if launch.has_payload else null(),
             )
             .returning(*LAUNCH_COLUMNS)

@@ -473,6 +473,8 @@ def _launch_columns(owned: Owned, pairs: Sequence[tuple[DueJob, NewLaunch]]) -> 
         "due_at": [n.due_at for _, n in pairs],
         "start_before": [n.start_before for _, n in pairs],
         "epoch": [owned[j.partition] for j, _ in pairs],
+        "concurrency_key": [n.concurrency and n.concurrency.key for _, n in pairs],
+        "concurrency_limit": [n.concurrency and n.concurrency.limit for _, n in pairs],
     }
 
 

@@ -42,6 +42,13 @@ class CalendarUse(Document):
     on_excluded: Literal["skip", "next_allowed"] = "skip"
 
 
+class Concurrency(Document):
+    """At most `limit` launches of the tenant with the same `key` run at a time."""
+
+    key: str = Field(min_length=1, max_length=200)
+    limit: int = Field(1, ge=1, le=100_000)
+
+
 class JobDocument(Document):
     """A job as its owner writes it."""
 
@@ -72,6 +79,7 @@ class JobDocument(Document):
     payload: Json = Field(None, description="Handed to the target; at most 256 KiB.")
     queue: str = "default"
     priority: Priority = "normal"
+    concurrency: Concurrency | None = None
     timeout: Duration = "1m"
     start_deadline: Duration | None = None
     visibility_timeout: Duration = "30s"

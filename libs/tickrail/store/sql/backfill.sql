@@ -42,16 +42,19 @@ where exists (
 -- name: insert_launches
 -- The records of slots that are launched; one that is there already stays as it is.
 insert into launches (id, scheduled_at, tenant_id, job_id, job_version, partition, queue, priority,
-  origin, state, phase, max_attempts, rerun, visibility, due_at, start_before, epoch, payload)
+  origin, state, phase, max_attempts, rerun, visibility, due_at, start_before, epoch, payload,
+  concurrency_key, concurrency_limit)
 select m.id, m.scheduled_at, b.tenant_id, b.job_id, m.job_version, b.partition, m.queue, m.priority,
   'backfill:' || b.id, 'due', 1, m.max_attempts, m.rerun, m.visibility, m.due_at, m.start_before,
-  m.epoch, case when b.has_payload then coalesce(b.payload, 'null') end
+  m.epoch, case when b.has_payload then coalesce(b.payload, 'null') end,
+  m.concurrency_key, m.concurrency_limit
 from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(backfill)b::uuid[],
   %(job_version)b::int4[], %(queue)s::text[], %(priority)b::int2[], %(max_attempts)b::int4[],
   %(rerun)s::bool[], %(visibility)b::float8[], %(due_at)b::timestamptz[],
-  %(start_before)b::timestamptz[], %(epoch)b::int8[])
+  %(start_before)b::timestamptz[], %(epoch)b::int8[], %(concurrency_key)s::text[],
+  %(concurrency_limit)b::int4[])
   as m (id, scheduled_at, backfill, job_version, queue, priority, max_attempts, rerun, visibility,
-        due_at, start_before, epoch)
+        due_at, start_before, epoch, concurrency_key, concurrency_limit)
 join backfills b on b.id = m.backfill
 on conflict (scheduled_at, id) do nothing
 returning id

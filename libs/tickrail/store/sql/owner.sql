@@ -130,17 +130,19 @@ group by job_id
 -- name: insert_launches
 -- The records of planned slots; one that is there already stays as it is.
 insert into launches (id, scheduled_at, tenant_id, job_id, job_version, partition, queue, priority,
-  origin, state, phase, max_attempts, rerun, visibility, due_at, start_before, epoch)
+  origin, state, phase, max_attempts, rerun, visibility, due_at, start_before, epoch,
+  concurrency_key, concurrency_limit)
 select m.id, m.scheduled_at, m.tenant_id, m.job_id, m.job_version, m.partition, m.queue,
   m.priority, 'schedule', m.state, case m.state when 'held' then 0 else 1 end, m.max_attempts,
-  m.rerun, m.visibility, m.due_at, m.start_before, m.epoch
+  m.rerun, m.visibility, m.due_at, m.start_before, m.epoch, m.concurrency_key, m.concurrency_limit
 from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(tenant_id)b::uuid[],
   %(job_id)b::uuid[], %(job_version)b::int4[], %(partition)b::int2[], %(queue)s::text[],
   %(priority)b::int2[], %(state)s::text[], %(max_attempts)b::int4[], %(rerun)s::bool[],
   %(visibility)b::float8[], %(due_at)b::timestamptz[], %(start_before)b::timestamptz[],
-  %(epoch)b::int8[])
+  %(epoch)b::int8[], %(concurrency_key)s::text[], %(concurrency_limit)b::int4[])
   as m (id, scheduled_at, tenant_id, job_id, job_version, partition, queue, priority, state,
-        max_attempts, rerun, visibility, due_at, start_before, epoch)
+        max_attempts, rerun, visibility, due_at, start_before, epoch, concurrency_key,
+        concurrency_limit)
 on conflict (scheduled_at, id) do nothing
 returning id
 
@@ -282,7 +284,8 @@ with m as (
   for no key update of t
 )
 update launches t
-set state = 'dead', phase = 3, finished_at = now(), failures = t.failures + 1, dlq_owed = true,
+set state = 'dead', phase = 3, finished_at = now(), dead_at = now(), failures = t.failures + 1,
+    dlq_owed = true,
     result = jsonb_build_object('outcome', %(reason)s::text, 'message', %(reason)s::text)
 from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
