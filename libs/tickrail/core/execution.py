@@ -86,6 +86,7 @@ class Outcome:
             (for an exception `raised_<TypeName>` of each class that it derives from).
         snooze: seconds after which the run wants to be tried again, which is no failure: the
             attempt number rises, the failures do not. Not looked at where `ok`.
+        place: where a message landed (`topic`, `partition`, `offset`); kept in the result.
     """
 
     ok: bool
@@ -98,6 +99,7 @@ class Outcome:
     retry_after: float | None = None
     classes: tuple[str, ...] = ()
     snooze: float | None = None
+    place: Mapping[str, object] | None = None
 
 
 SUCCESS = Outcome(ok=True, outcome=OK)

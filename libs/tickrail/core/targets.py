@@ -16,6 +16,7 @@ from tickrail.core.documents import escape
 from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.target_command import Command, command_document, read_command
 from tickrail.core.target_fields import TargetFields
+from tickrail.core.target_kafka import Kafka, kafka_document, read_kafka
 from tickrail.core.target_webhook import Webhook, read_webhook, webhook_document
 
 KINDS = ("webhook", "kafka", "command", "task", "noop")
@@ -27,7 +28,7 @@ class Noop:
     """Nothing at all; succeeds at once. For load tests."""
 
 
-Target = Webhook | Command | Noop
+Target = Webhook | Kafka | Command | Noop
 
 
 class _Kind(NamedTuple):
@@ -49,6 +50,7 @@ def _noop_document(_: Noop) -> dict[str, object]:
 
 _KINDS: Mapping[str, _Kind] = {
     "webhook": _Kind(Webhook, read_webhook, webhook_document),
+    "kafka": _Kind(Kafka, read_kafka, kafka_document),
     "command": _Kind(Command, read_command, command_document),
     "noop": _Kind(Noop, _read_noop, _noop_document),
 }

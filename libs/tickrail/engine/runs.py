@@ -289,7 +289,8 @@ class Runs:
     def _finish(self, a: Active, o: Outcome) -> Finish:
         c = a.claimed
         verdict = self._verdict(a, o)
-        result = _result(o) if not o.ok or o.body or o.code is not None else '{"outcome":"ok"}'
+        told = not o.ok or o.body or o.code is not None or o.place
+        result = _result(o) if told else '{"outcome":"ok"}'
         return Finish(
             c.id,
             c.scheduled_at,
@@ -457,6 +458,8 @@ def _result(o: Outcome) -> str:
         doc["message"] = o.message
     if o.body:
         doc["body"] = o.body
+    if o.place:
+        doc["place"] = dict(o.place)
     return json.dumps(doc).replace("\\u0000", "\\ufffd")
 
 
