@@ -18,7 +18,9 @@ from tickrail.core.definition import Definition, Plan
 from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
 from tickrail.core.job_filter import JobFilter, JobState
 from tickrail.core.ports_backfill import BackfillRecords
+from tickrail.core.ports_letters import LetterRecords
 from tickrail.core.ports_operations import OperationRecords
+from tickrail.core.secrets import SecretRecords
 from tickrail.core.states import State
 
 T = TypeVar("T")
@@ -402,8 +404,22 @@ class Transaction(Protocol):
         """Operations."""
         ...
 
+    @property
+    def letters(self) -> LetterRecords:
+        """Dead letters."""
+        ...
+
+    @property
+    def secrets(self) -> SecretRecords:
+        """Secrets."""
+        ...
+
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
         """The kinds of target that a queue serves; None: there is no such queue."""
+        ...
+
+    def kafka_topics(self) -> Sequence[str]:
+        """The topics that targets of this tenant may send to, as patterns (`orders.*`)."""
         ...
 
     def audit(

@@ -17,12 +17,15 @@ from tickrail.core.ids import TenantId, uuid7
 from tickrail.store.audit import write_audit
 from tickrail.store.backfills import BackfillTable
 from tickrail.store.calendars import CalendarTable
+from tickrail.store.cipher import SecretCipher
 from tickrail.store.insight import InsightTable
 from tickrail.store.jobs import JobTable
 from tickrail.store.launches import LaunchTable
+from tickrail.store.letters import LetterTable
 from tickrail.store.operations import OperationTable
+from tickrail.store.secrets import SecretTable
 from tickrail.store.session import BoundedConnection, DatabaseSettings
-from tickrail.store.tables import installation, partitions, queues
+from tickrail.store.tables import installation, partitions, queues, tenants
 from tickrail.store.tenancy import (
     BaseTransaction,
     Caller,
@@ -34,6 +37,7 @@ from tickrail.store.tenancy import (
 _WAKE = text("select pg_notify('tickrail_wake', '')")
 _OVERDUE = text("select overdue_seconds()")
 _LOCK_TIMEOUT = 5.0
+_NO_CIPHER = SecretCipher(())
 _POOL_WAIT = 10.0
 
 
@@ -86,7 +90,9 @@ def make_engine(settings: DatabaseSettings, *, pool_size: int = 16) -> Engine:
 class ApiTransaction:
     """The port `Transaction` on PostgreSQL; `base` is for the other files of this room."""
 
-    def __init__(self, base: TenantTransaction, clock: Clock) -> None:
+    def __init__(
+        self, base: TenantTransaction, clock: Clock, cipher: SecretCipher = _NO_CIPHER
+    ) -> None:
         self.base = base
         self.tenant = base.tenant
         self.now = base.now
@@ -96,7 +102,9 @@ class ApiTransaction:
         self.calendars = CalendarTable(base)
         self.backfills = BackfillTable(base)
         self.operations = OperationTable(base)
+        self.letters = LetterTable(base)
         self.insight = InsightTable(base)
+        self.secrets = SecretTable(base, cipher)
         self._clock = clock
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
@@ -105,6 +113,13 @@ class ApiTransaction:
             select(queues.c.kinds).where(queues.c.name == queue)
         ).scalar_one_or_none()
         return found
+
+    def kafka_topics(self) -> Sequence[str]:
+        """The topics that targets of this tenant may send to, as patterns (`orders.*`)."""
+        found: Sequence[str] | None = self.base.execute(
+            select(tenants.c.kafka_topics).where(tenants.c.id == self.tenant)
+        ).scalar_one_or_none()
+        return found or ()
 
     def audit(
         self,
@@ -124,10 +139,25 @@ class ApiTransaction:
 class ApiDatabase:
     """The API's way into the database. Safe to use from several threads."""
 
-    def __init__(self, settings: DatabaseSettings, clock: Clock, *, pool_size: int = 16) -> None:
-        """A pool that opens its connections when they are needed."""
+    def __init__(
+        self,
+        settings: DatabaseSettings,
+        clock: Clock,
+        *,
+        pool_size: int = 16,
+        cipher: SecretCipher = _NO_CIPHER,
+    ) -> None:
+        """A pool that opens its connections when they are needed.
+
+        Args:
+            settings: the API role's.
+            clock: makes the ids of audit entries.
+            pool_size: connections at most.
+            cipher: encrypts secrets; without it none can be written.
+        """
         self.engine = make_engine(settings, pool_size=pool_size)
         self._clock = clock
+        self._cipher = cipher
 
     @contextmanager
     def tenant(self, tenant: TenantId, caller: Caller) -> Iterator[ApiTransaction]:
@@ -137,7 +167,7 @@ class ApiDatabase:
             UnavailableError: the database does not answer.
         """
         with tenant_transaction(self.engine, tenant, caller) as tx:
-            yield ApiTransaction(tx, self._clock)
+            yield ApiTransaction(tx, self._clock, self._cipher)
 
     def installation(self, *, operator: bool = False) -> AbstractContextManager[BaseTransaction]:
         """A transaction without a tenant; `operator`: one asks, whose key was checked."""
