@@ -51,6 +51,7 @@ class ApiSettings:
         history: how far back a slot may lie and still be recorded.
         pepper: mixed into the hashes of keys.
         egress: what webhooks may reach besides public addresses.
+        topic_prefix: first part of the names of Tickrail's own topics.
         pool_size: connections at most.
     """
 
@@ -59,6 +60,7 @@ class ApiSettings:
     history: timedelta = timedelta(days=30)
     pepper: bytes = field(default=b"", repr=False)
     egress: EgressPolicy = field(default_factory=EgressPolicy)
+    topic_prefix: str = "tickrail"
     pool_size: int = 16
 
 
@@ -105,7 +107,9 @@ def create_app(
     Close it by `app.state.parts.database.close()`.
     """
     database = ApiDatabase(settings.database, clock, pool_size=settings.pool_size)
-    rules = JobRules(settings.partitions, settings.history, _target_check(settings.egress))
+    rules = JobRules(
+        settings.partitions, settings.history, _target_check(settings.egress), settings.topic_prefix
+    )
     pauses = Pauses(rules)
     operations = Operations(pauses, clock)
     app = FastAPI(
@@ -144,7 +148,7 @@ def create_app(
 
 def _target_check(egress: EgressPolicy) -> Any:  # noqa: ANN401 - a target of any kind
     def check(target: object) -> list[Problem]:
-        return check_url(target.url, egress) if isinstance(target, Webhook) else []
+        return check_url(target.example_url, egress) if isinstance(target, Webhook) else []
 
     return check
 

@@ -91,6 +91,7 @@ class Api:
                     history=timedelta(days=settings.history_days),
                     pepper=settings.key_pepper.encode(),
                     egress=egress,
+                    topic_prefix=settings.topic_prefix,
                 ),
                 clock,
                 self._metrics,

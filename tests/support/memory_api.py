@@ -77,6 +77,9 @@ class MemoryTransaction:
         del queue
         return ("noop",)
 
+    def kafka_topics(self) -> Sequence[str]:
+        return ()
+
     def audit(self, *_: object) -> None:
         pass
 

@@ -32,11 +32,13 @@ class JobRules:
         partitions: P.
         history: how far back a slot may lie and still be recorded.
         check_target: further checks of a target (the egress guard); may ask a name server.
+        topic_prefix: first part of the names of Tickrail's own topics.
     """
 
     partitions: int
     history: timedelta = timedelta(days=30)
     check_target: Callable[[Any], list[Problem]] | None = None
+    topic_prefix: str = "tickrail"
 
 
 @dataclass(frozen=True, slots=True)

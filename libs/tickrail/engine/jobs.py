@@ -27,6 +27,8 @@ from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun, Transaction
 from tickrail.core.schedule import AnyOf, At, Schedule
 from tickrail.core.schedule_document import FORMS
 from tickrail.core.sharding import partition_of
+from tickrail.core.target_kafka import Kafka, topic_refusal
+from tickrail.core.targets import target_secrets
 from tickrail.core.timetable import SEARCH_YEARS
 from tickrail.engine.job_rules import (
     ANY,
@@ -99,6 +101,8 @@ class Jobs:
         """
         definition = draft.definition
         _check_queue(tx, definition)
+        _check_topic(tx, definition, self._rules.topic_prefix)
+        _check_secrets(tx, definition)
         plan = resolve(tx, definition.plan, lock=True)
         next_run_at = self._first_run(plan, draft.id, tx.now)
         job = JobRecord(
@@ -204,6 +208,8 @@ class Jobs:
                 raise InvalidInputError("The job is not valid.", problems)
         if "target" in changed or "queue" in changed:
             _check_queue(tx, definition)
+            _check_topic(tx, definition, self._rules.topic_prefix)
+            _check_secrets(tx, definition)
         after = replace(
             job,
             name=definition.name,
@@ -389,6 +395,34 @@ def _check_queue(tx: Transaction, definition: Definition) -> None:
     else:
         return
     raise InvalidInputError("The job is not valid.", [problem])
+
+
+def _check_topic(tx: Transaction, definition: Definition, prefix: str) -> None:
+    """A message may go only where the tenant may send; the worker looks again."""
+    if not isinstance(definition.target, Kafka):
+        return
+    allowed = tx.kafka_topics()
+    why = topic_refusal(definition.target.topic, allowed, prefix)
+    if why is not None:
+        right = ", ".join(allowed) or "none so far: an operator allows topics for a tenant"
+        raise InvalidInputError(
+            "The job is not valid.", [Problem("/target/kafka/topic", why, f"one of {right}")]
+        )
+
+
+def _check_secrets(tx: Transaction, definition: Definition) -> None:
+    named = target_secrets(definition.target)
+    missing = tx.secrets.missing([name for _, name in named]) if named else frozenset()
+    if missing:
+        expected = "a secret that there is (`tickrail secrets set` makes one)"
+        raise InvalidInputError(
+            "The job is not valid.",
+            [
+                Problem(at, f"{name!r} is not there", expected)
+                for at, name in named
+                if name in missing
+            ],
+        )
 
 
 def _one_off(schedule: Schedule) -> datetime | None:
