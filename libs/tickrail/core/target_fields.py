@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from itertools import islice
 
-from tickrail.core.documents import MAX_UNKNOWN, escape
+from tickrail.core.documents import MAX_UNKNOWN, escape, json_problems
 from tickrail.core.errors import Problem
 
 MAX_TEXT = 128 * 1024
@@ -66,6 +66,13 @@ class TargetFields:
             self.wrong(field, f"has {size} bytes", f"at most {limit} bytes")
             return False
         return True
+
+    def json(self, field: str) -> object:
+        """Any JSON value that can be stored; None when it is not there or not right."""
+        value = self._fields.get(field)
+        problems = list(json_problems(value, f"{self._at}/{field}"))
+        self._problems.extend(problems)
+        return None if problems else value
 
     def pairs(self, field: str) -> list[tuple[str, str]]:
         """An object of strings."""

@@ -8,7 +8,7 @@ file of its own: its value, its document, its reader.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,12 @@ from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.target_command import Command, command_document, read_command
 from tickrail.core.target_fields import TargetFields
 from tickrail.core.target_kafka import Kafka, kafka_document, read_kafka
-from tickrail.core.target_webhook import Webhook, read_webhook, webhook_document
+from tickrail.core.target_webhook import (
+    Webhook,
+    read_webhook,
+    webhook_document,
+    webhook_secrets,
+)
 
 KINDS = ("webhook", "kafka", "command", "task", "noop")
 """Every kind of target that has a name."""
@@ -32,11 +37,12 @@ Target = Webhook | Kafka | Command | Noop
 
 
 class _Kind(NamedTuple):
-    """How a kind of target is read and written."""
+    """How a kind of target is read and written, and which secrets it names (where in it, name)."""
 
     value: type
     read: Callable[[TargetFields], Any]
     document: Callable[[Any], dict[str, object]]
+    secrets: Callable[[Any], Iterable[tuple[str, str]]] = lambda _: ()
 
 
 def _read_noop(fields: TargetFields) -> Noop:
@@ -49,7 +55,7 @@ def _noop_document(_: Noop) -> dict[str, object]:
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "webhook": _Kind(Webhook, read_webhook, webhook_document),
+    "webhook": _Kind(Webhook, read_webhook, webhook_document, webhook_secrets),
     "kafka": _Kind(Kafka, read_kafka, kafka_document),
     "command": _Kind(Command, read_command, command_document),
     "noop": _Kind(Noop, _read_noop, _noop_document),
@@ -82,6 +88,12 @@ def target_document(target: Target) -> dict[str, object]:
     """The document of a target, every field named."""
     kind = target_kind(target)
     return {kind: _KINDS[kind].document(target)}
+
+
+def target_secrets(target: Target, pointer: str = "/target") -> list[tuple[str, str]]:
+    """The secrets that a target names: where in the document (a JSON pointer), and the name."""
+    kind = target_kind(target)
+    return [(f"{pointer}/{kind}/{at}", name) for at, name in _KINDS[kind].secrets(target)]
 
 
 def _read(doc: object, pointer: str, problems: list[Problem]) -> Target | None:

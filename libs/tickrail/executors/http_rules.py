@@ -75,7 +75,11 @@ def request_headers(
         defaults.append(("Content-Type", "application/json"))
     headers += [(n.encode(), v.encode()) for n, v in defaults if n.lower() not in own]
     # HTTP drops the space round a value; h11 refuses it.
-    headers += [(n.encode(), v.strip(" \t").encode("latin-1")) for n, v in target.headers]
+    headers += [
+        (n.encode(), v.strip(" \t").encode("latin-1"))
+        for n, v in target.headers
+        if isinstance(v, str)
+    ]
     headers += [
         (b"Idempotency-Key", str(run.launch_id).encode()),
         (b"Fencing-Token", b"%d" % run.claim),

@@ -151,11 +151,23 @@ class Settings(BaseModel):
     key_pepper: str = _secret(
         "Mixed into the stored hashes of API keys; the same for every API process for ever."
     )
+    secret_keys: Names = Field(
+        default=(),
+        repr=False,
+        description="Keys that secrets are encrypted with, for the API and the workers: the"
+        " first encrypts, each decrypts. `tickrail secrets new-key` makes one.",
+    )
     egress_allow: Names = Field(
         default=(),
         examples=["10.1.0.0/16,hooks.internal"],
         description="Addresses (CIDR) and host names that webhooks may reach although they are not"
         " public.",
+    )
+    egress_deny: Names = Field(
+        default=(),
+        examples=["198.51.100.0/24,*.example.org"],
+        description="Addresses (CIDR) and host names that webhooks may not reach, whatever allows"
+        " them.",
     )
 
     # Schedulers
