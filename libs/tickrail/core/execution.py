@@ -87,6 +87,7 @@ class Outcome:
         snooze: seconds after which the run wants to be tried again, which is no failure: the
             attempt number rises, the failures do not. Not looked at where `ok`.
         place: where a message landed (`topic`, `partition`, `offset`); kept in the result.
+        value: what a task returned, a JSON value; kept in the result where it is not None.
     """
 
     ok: bool
@@ -100,6 +101,7 @@ class Outcome:
     classes: tuple[str, ...] = ()
     snooze: float | None = None
     place: Mapping[str, object] | None = None
+    value: object = None
 
 
 SUCCESS = Outcome(ok=True, outcome=OK)
@@ -134,7 +136,11 @@ class Executor(Protocol):
         ...
 
     def close(self, grace: float) -> None:
-        """Let what runs go on for `grace` seconds, then end it as `interrupted`."""
+        """Let what runs go on for `grace` seconds, then end it as `interrupted`.
+
+        What cannot be stopped (a thread that does not mind) has no outcome: it goes on until this
+        process ends, and its claim runs out after that.
+        """
         ...
 
 

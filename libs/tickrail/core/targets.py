@@ -17,6 +17,7 @@ from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.target_command import Command, command_document, read_command
 from tickrail.core.target_fields import TargetFields
 from tickrail.core.target_kafka import Kafka, kafka_document, read_kafka
+from tickrail.core.target_task import TaskCall, read_task, task_document
 from tickrail.core.target_webhook import (
     Webhook,
     read_webhook,
@@ -33,7 +34,7 @@ class Noop:
     """Nothing at all; succeeds at once. For load tests."""
 
 
-Target = Webhook | Kafka | Command | Noop
+Target = Webhook | Kafka | Command | TaskCall | Noop
 
 
 class _Kind(NamedTuple):
@@ -58,6 +59,7 @@ _KINDS: Mapping[str, _Kind] = {
     "webhook": _Kind(Webhook, read_webhook, webhook_document, webhook_secrets),
     "kafka": _Kind(Kafka, read_kafka, kafka_document),
     "command": _Kind(Command, read_command, command_document),
+    "task": _Kind(TaskCall, read_task, task_document),
     "noop": _Kind(Noop, _read_noop, _noop_document),
 }
 

@@ -289,8 +289,8 @@ class Runs:
     def _finish(self, a: Active, o: Outcome) -> Finish:
         c = a.claimed
         verdict = self._verdict(a, o)
-        told = not o.ok or o.body or o.code is not None or o.place
-        result = _result(o) if told else '{"outcome":"ok"}'
+        plain = o.ok and not (o.body or o.message or o.place) and o.code is o.value is None
+        result = '{"outcome":"ok"}' if plain else _result(o)
         return Finish(
             c.id,
             c.scheduled_at,
@@ -460,6 +460,8 @@ def _result(o: Outcome) -> str:
         doc["body"] = o.body
     if o.place:
         doc["place"] = dict(o.place)
+    if o.value is not None:
+        doc["value"] = o.value
     return json.dumps(doc).replace("\\u0000", "\\ufffd")
 
 

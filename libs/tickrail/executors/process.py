@@ -127,15 +127,17 @@ class Ended(NamedTuple):
 class Process:
     """One running command. `run` belongs to one thread; `stop` may come from any."""
 
-    def __init__(self, watcher: Watcher, clock: Clock) -> None:
+    def __init__(self, watcher: Watcher, clock: Clock, *, pass_fds: Sequence[int] = ()) -> None:
         """Nothing runs yet.
 
         Args:
             watcher: is told of the group.
             clock: measures the time limit.
+            pass_fds: open files that it inherits besides its three.
         """
         self._watcher = watcher
         self._clock = clock
+        self._pass_fds = tuple(pass_fds)
         self._lock = threading.Lock()
         self._reason: str | None = None
         self._wake_read, self._wake_write = os.pipe()
@@ -207,6 +209,7 @@ class Process:
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=True,
+            pass_fds=self._pass_fds,
             user=who.uid if who.switch else None,
             group=who.gid if who.switch else None,
             extra_groups=who.groups if who.switch else None,
