@@ -61,13 +61,13 @@ def test_documents_are_read_and_written_back(doc: dict[str, object], target: Tar
 @pytest.mark.parametrize(
     ("doc", "pointer", "hint"),
     [
-        (None, "/target", "one of webhook, command, noop"),
+        (None, "/target", "one of webhook, "),
         ([], "/target", "one of"),
         ({}, "/target", "one of"),
         ({"webhook": {"url": URL}, "noop": {}}, "/target", "one of"),
         ({"webhok": {"url": URL}}, "/target/webhok", "did you mean webhook?"),
         ({"a/b~": {}}, "/target/a~1b~0", "one of"),
-        ({"kafka": {"topic": "x"}}, "/target/kafka", "one of"),
+        ({"kafkaa": {"topic": "x"}}, "/target/kafkaa", "did you mean kafka?"),
         ({"webhook": URL}, "/target/webhook", "an object"),
         ({"webhook": {}}, "/target/webhook/url", "an http or https URL"),
         ({"webhook": {"url": 7}}, "/target/webhook/url", "an http or https URL"),
