@@ -34,7 +34,9 @@ from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.installation import Installation, read_installation
 from tickrail.store.reports import PostgresReportStore
+from tickrail.store.cipher import SecretCipher
 from tickrail.store.session import DatabaseSettings
+from tickrail.store.target_facts import PostgresTargetFacts
 from tickrail.store.worker import PostgresWorkerStore
 from tickrail_worker.executors import executors
 from tickrail_worker.presence import worker_info
@@ -58,6 +60,7 @@ class Parts:
     report_store: PostgresReportStore
     reports: RunReports
     presence: Presence
+    facts: PostgresTargetFacts
 
 
 def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
@@ -99,9 +102,13 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     weights |= {launch_topic(prefix, q, p): WEIGHTS[p] for q in queues for p in PRIORITIES}
     report_store = PostgresReportStore(database)
     reports = RunReports(report_store)
+    facts = PostgresTargetFacts(database, SecretCipher(settings.secret_keys))
     runs = Runs(
         store,
-        [failpoints.watch(e, "executor", EXECUTOR_POINTS) for e in executors(settings, clock)],
+        [
+            failpoints.watch(e, "executor", EXECUTOR_POINTS)
+            for e in executors(settings, clock, kafka, facts)
+        ],
         clock,
         metrics,
         RunsSettings(),
@@ -130,6 +137,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         report_store,
         reports,
         Presence(report_store, info),
+        facts,
     )
 
 

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from tickrail.bus.config import KafkaSettings
+from tickrail.bus.producer import KafkaPublisher
+from tickrail.bus.targets import target_settings
 from tickrail.core.clock import Clock
 from tickrail.core.execution import Executor
 from tickrail.executors.command import CommandExecutor, CommandSettings
 from tickrail.executors.egress import EgressGuard, EgressPolicy
+from tickrail.executors.kafka import KafkaExecutor, KafkaTargetSettings
 from tickrail.executors.noop import NoopExecutor
 from tickrail.executors.webhook import WebhookExecutor
 from tickrail.runtime.settings import Settings
+from tickrail.store.target_facts import PostgresTargetFacts
 
 
-def executors(settings: Settings, clock: Clock) -> list[Executor]:
-    """An executor for each kind of target that this worker may run."""
+def executors(
+    settings: Settings, clock: Clock, kafka: KafkaSettings, facts: PostgresTargetFacts
+) -> list[Executor]:
+    """An executor for each kind of target that this worker may run.
+
+    Args:
+        settings: of the worker.
+        clock: the clock.
+        kafka: how Tickrail's own cluster is reached.
+        facts: secrets, and what tenants may reach.
+    """
     found: list[Executor] = []
     kinds = settings.worker_targets
     if "webhook" in kinds:
         policy = EgressPolicy.parse(",".join(settings.egress_allow))
         found.append(WebhookExecutor(EgressGuard(policy, clock), clock))
+    if "kafka" in kinds:
+        publisher = KafkaPublisher(
+            target_settings(kafka, settings.target_kafka_bootstrap), clock, "kafka targets"
+        )
+        own = KafkaTargetSettings(prefix=settings.topic_prefix)
+        found.append(KafkaExecutor(publisher, facts.kafka_topics, clock, own))
     if "command" in kinds:
         bound = CommandSettings(max_concurrency=settings.command_concurrency)
         found.append(CommandExecutor(clock, bound))

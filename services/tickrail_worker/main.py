@@ -151,6 +151,7 @@ class Worker:
             publisher.close(2.0)
         parts.store.close()
         parts.report_store.close()
+        parts.facts.close()
         self._status.stop()
 
 

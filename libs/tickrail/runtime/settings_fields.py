@@ -207,6 +207,13 @@ class Settings(BaseModel):
     worker_concurrency: int = Field(
         default=256, ge=1, le=100_000, description="Runs that one worker holds open at a time."
     )
+    target_kafka_bootstrap: str = Field(
+        default="",
+        pattern=r"^(\S+:\d+)?$",
+        examples=["kafka-1:9092,kafka-2:9092"],
+        description="Brokers of another cluster that `kafka` targets go to, by the same protocol and"
+        " credentials. Unset: Tickrail's own.",
+    )
     command_concurrency: int = Field(
         default=16, ge=1, le=4096, description="Of these, commands (a process each)."
     )
