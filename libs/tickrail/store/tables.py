@@ -169,7 +169,10 @@ holds = Table(
     Column("name", NAME, primary_key=True),
     Column("launch_id", Uuid, primary_key=True),
     Column("scheduled_at", INSTANT, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
     Column("claim", BigInteger),
+    Column("reason", Text),
+    Column("due_at", INSTANT),
     Column("asked_at", INSTANT, nullable=False, server_default=text("clock_timestamp()")),
 )
 Index(
@@ -177,8 +180,16 @@ Index(
     holds.c.tenant_id,
     holds.c.scope,
     holds.c.name,
+    holds.c.priority,
     holds.c.asked_at,
     postgresql_where=text("(claim IS NULL)"),
+)
+Index(
+    "holds_placed",
+    holds.c.tenant_id,
+    holds.c.scope,
+    holds.c.name,
+    postgresql_where=text("(claim IS NOT NULL)"),
 )
 workers = Table(
     "workers",

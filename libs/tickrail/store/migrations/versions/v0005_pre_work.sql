@@ -42,19 +42,24 @@ create table limits (
   primary key (tenant_id, scope, name)
 ) with (fillfactor = 50);
 
--- Who holds a place under a limit, and who waits for one (claim is null). A place whose launch no
--- longer runs under that claim is free, whoever ended it: the next claim under the limit sees that.
+-- Who holds a place under a limit, and who waits (claim is null), for what, and since when it is due:
+-- while it waits, its launch is due later. A place whose launch no longer runs under that claim is
+-- free, whoever ended it: the next claim under the limit sees that.
 create table holds (
   tenant_id uuid not null,
   scope text collate "C" not null,
   name text collate "C" not null,
   launch_id uuid not null,
   scheduled_at timestamptz not null,
+  priority smallint not null,
   claim bigint,
+  reason text,
+  due_at timestamptz,
   asked_at timestamptz not null default clock_timestamp(),
   primary key (tenant_id, scope, name, launch_id)
 ) with (fillfactor = 70);
-create index holds_waiting on holds (tenant_id, scope, name, asked_at) where claim is null;
+create index holds_waiting on holds (tenant_id, scope, name, priority, asked_at) where claim is null;
+create index holds_placed on holds (tenant_id, scope, name) where claim is not null;
 
 -- At most `concurrency_limit` launches with the same key of a tenant run at a time. `progress` is
 -- what a run last told of itself.
