@@ -32,9 +32,9 @@ from tickrail.engine.runs import Runs, RunsSettings
 from tickrail.runtime.failpoints import Failpoints, Inside, Watched
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
+from tickrail.store.cipher import SecretCipher
 from tickrail.store.installation import Installation, read_installation
 from tickrail.store.reports import PostgresReportStore
-from tickrail.store.cipher import SecretCipher
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.target_facts import PostgresTargetFacts
 from tickrail.store.worker import PostgresWorkerStore

@@ -211,8 +211,8 @@ class Settings(BaseModel):
         default="",
         pattern=r"^(\S+:\d+)?$",
         examples=["kafka-1:9092,kafka-2:9092"],
-        description="Brokers of another cluster that `kafka` targets go to, by the same protocol and"
-        " credentials. Unset: Tickrail's own.",
+        description="Brokers of another cluster that `kafka` targets go to, by the same protocol"
+        " and credentials. Unset: Tickrail's own.",
     )
     command_concurrency: int = Field(
         default=16, ge=1, le=4096, description="Of these, commands (a process each)."

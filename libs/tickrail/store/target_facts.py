@@ -51,6 +51,16 @@ class PostgresTargetFacts:
             row = cursor.execute(_SQL["egress"], {"tenant": tenant}).fetchone()
         return None if row is None else cast("Any", row[0])
 
+    def kafka_topics(self, tenant: UUID) -> Sequence[str]:
+        """The topics that targets of the tenant may send to, as patterns.
+
+        Raises:
+            UnavailableError: the database does not answer.
+        """
+        with self._sessions.transaction(_TIMEOUT) as cursor:
+            row = cursor.execute(_SQL["kafka_topics"], {"tenant": tenant}).fetchone()
+        return () if row is None else cast("Any", row[0])
+
     def close(self) -> None:
         """Close the connections."""
         self._sessions.close()

@@ -7,3 +7,7 @@ select name, ciphertext from secrets where tenant_id = %(tenant)s and name = any
 -- name: egress
 -- What the targets of a tenant may reach.
 select egress from tenants where id = %(tenant)s
+
+-- name: kafka_topics
+-- The topics that targets of a tenant may send to.
+select kafka_topics from tenants where id = %(tenant)s
