@@ -19,15 +19,18 @@ from tickrail.core.ports_ownership import Directory
 from tickrail.core.target_webhook import Webhook
 from tickrail.engine.backfill_requests import BackfillRequests
 from tickrail.engine.calendars import CalendarRules, Calendars
+from tickrail.engine.job_operations import JobWork
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
+from tickrail.engine.letter_operations import LetterWork
 from tickrail.engine.members import MemberDirectory
 from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
 from tickrail.executors.egress import EgressPolicy, check_url
 from tickrail.formats.ics import read_icalendar
 from tickrail.runtime.look import Look
+from tickrail.store.cipher import SecretCipher
 from tickrail.store.engine import ApiDatabase
 from tickrail.store.operations import PostgresOperationQueue
 from tickrail.store.session import DatabaseSettings
@@ -53,6 +56,7 @@ class ApiSettings:
         egress: what webhooks may reach besides public addresses.
         topic_prefix: first part of the names of Tickrail's own topics.
         pool_size: connections at most.
+        cipher: encrypts secrets; without it none can be written.
     """
 
     database: DatabaseSettings
@@ -62,6 +66,7 @@ class ApiSettings:
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     topic_prefix: str = "tickrail"
     pool_size: int = 16
+    cipher: SecretCipher = field(default_factory=lambda: SecretCipher(()), repr=False)
 
 
 class PathTable:
@@ -106,12 +111,14 @@ def create_app(
 
     Close it by `app.state.parts.database.close()`.
     """
-    database = ApiDatabase(settings.database, clock, pool_size=settings.pool_size)
+    database = ApiDatabase(
+        settings.database, clock, pool_size=settings.pool_size, cipher=settings.cipher
+    )
     rules = JobRules(
         settings.partitions, settings.history, _target_check(settings.egress), settings.topic_prefix
     )
     pauses = Pauses(rules)
-    operations = Operations(pauses, clock)
+    operations = Operations([JobWork(pauses), LetterWork()], clock)
     app = FastAPI(
         title="Tickrail",
         openapi_url=None,

@@ -26,9 +26,10 @@ class OperationState(StrEnum):
 class OperationRecord:
     """An operation as it stands.
 
-    `request` is what was asked for. `position` is the last job that was dealt with. `done` counts
-    what was dealt with: `changed` by it, `failed` refused with one of `errors` (the first hundred),
-    the rest as it was already.
+    `request` is what was asked for. `position` says where the next batch goes on: JSON that means
+    something to who does the work, None before the first. `done` counts what was dealt with:
+    `changed` by it, `failed` refused with one of `errors` (the first hundred), the rest as it was
+    already.
     """
 
     id: UUID
@@ -43,7 +44,7 @@ class OperationRecord:
     changed: int = 0
     failed: int = 0
     errors: Sequence[Mapping[str, Any]] = ()
-    position: JobId | None = None
+    position: Any = None
     finished_at: datetime | None = None
 
 

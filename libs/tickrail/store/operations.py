@@ -60,7 +60,7 @@ class OperationTable:
             .where(_O.id == record.id)
             .values(
                 state=record.state.value,
-                position=null() if position is None else str(position),
+                position=null() if position is None else position,
                 total=record.total,
                 done=record.done,
                 changed=record.changed,
@@ -138,6 +138,6 @@ def _record(row: Any) -> OperationRecord:  # noqa: ANN401 - a row of `operations
         changed=row.changed,
         failed=row.failed,
         errors=row.errors,
-        position=None if row.position is None else JobId(UUID(row.position)),
+        position=row.position,
         finished_at=row.finished_at,
     )

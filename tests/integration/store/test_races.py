@@ -30,6 +30,7 @@ from tickrail.core.clock import SystemClock
 from tickrail.core.ids import LaunchId
 from tickrail.core.ports_worker import ClaimRequest, Extension
 from tickrail.core.states import State
+from tickrail.engine.job_operations import JobWork
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.operations import Kind, OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
@@ -244,7 +245,7 @@ class Crowd:
         template = [make_launch(bed, job, ago=1 + n % 7) for n, job in enumerate(self.jobs)]
         bed.conn.execute(FILL.encode(), [ROWS // JOBS - 1, template])
         self.api = ApiDatabase(DatabaseSettings(bed.database.api_url), CLOCK)
-        self.operations = Operations(Pauses(JobRules(len(OWNED))), CLOCK)
+        self.operations = Operations([JobWork(Pauses(JobRules(len(OWNED))))], CLOCK)
         self.runner = OperationRunner(PostgresOperationQueue(self.api), self.operations)
         self.conns: list[psycopg.Connection[Any]] = []
 
