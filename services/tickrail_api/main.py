@@ -25,6 +25,7 @@ from tickrail.runtime.look import Look
 from tickrail.runtime.loop import LoopThread, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
+from tickrail.store.cipher import SecretCipher
 from tickrail.store.engine import ApiDatabase, read_overdue
 from tickrail.store.installation import read_installation
 from tickrail.store.session import DatabaseSettings
@@ -54,6 +55,7 @@ class Api:
         """
         self._clock = clock
         egress = _egress(settings)
+        cipher = SecretCipher(settings.secret_keys)
         self._metrics = PrometheusMetrics()
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="api")
         self._database: ApiDatabase | None = None
@@ -91,6 +93,7 @@ class Api:
                     history=timedelta(days=settings.history_days),
                     pepper=settings.key_pepper.encode(),
                     egress=egress,
+                    cipher=cipher,
                     topic_prefix=settings.topic_prefix,
                 ),
                 clock,

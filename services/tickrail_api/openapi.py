@@ -18,6 +18,7 @@ from tickrail_api.schemas.calendar import NewCalendar
 from tickrail_api.schemas.job import NewJob, Pause, Resume, SkipNext, Trigger
 from tickrail_api.schemas.operation import PauseMany, ResumeMany
 from tickrail_api.schemas.other import PreviewRequest
+from tickrail_api.schemas.secret import NewSecret
 
 REQUESTS: Sequence[type[BaseModel]] = (
     NewJob,
@@ -31,6 +32,7 @@ REQUESTS: Sequence[type[BaseModel]] = (
     CancelBackfill,
     PauseMany,
     ResumeMany,
+    NewSecret,
 )
 """The documents that requests hold; answers come with their routes."""
 _REF = "#/components/schemas/{model}"

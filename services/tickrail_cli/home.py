@@ -52,6 +52,18 @@ def passwords(folder: Path, roles: tuple[str, ...]) -> dict[str, str]:
     return made
 
 
+def secret_keys(folder: Path, *, make: bool = False) -> tuple[str, ...]:
+    """The keys that secrets are encrypted with; with `make`, the first is made once."""
+    kept = read_kept(folder).get("secret_keys")
+    found = tuple(str(key) for key in kept) if isinstance(kept, list) else ()
+    if make and not found:
+        from tickrail.store.cipher import new_key  # noqa: PLC0415 - only `up` makes one
+
+        found = (new_key(),)
+        keep(folder, secret_keys=found)
+    return found
+
+
 def write_client(folder: Path, *, api_url: str, api_key: str) -> None:
     """Keep what the command line needs."""
     text = (

@@ -311,6 +311,9 @@ class Installation:
             "TICKRAIL_EGRESS_ALLOW": ",".join(dict.fromkeys((*settings.egress_allow, *LOOPBACK))),
             "TICKRAIL_WORKER_TARGETS": ",".join(targets or TARGETS),
             "TICKRAIL_DRAIN_GRACE": f"{self._drain():g}",
+            "TICKRAIL_SECRET_KEYS": ",".join(
+                settings.secret_keys or home.secret_keys(self.folder, make=True)
+            ),
         }
 
     def _passed_on(self, name: str) -> bool:

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "operations": ("tickrail_cli.operations:operations", "Use", "Read and cancel operations."),
     "slots": ("tickrail_cli.jobs:job_slots", "Use", "Show what became of a job's slots."),
     "calendars": ("tickrail_cli.calendars:calendars", "Use", "Times that jobs leave out."),
+    "secrets": ("tickrail_cli.secrets:secrets", "Use", "Values that targets name."),
     "preview": ("tickrail_cli.preview:preview", "Use", "Show the next runs of a schedule."),
     "import": ("tickrail_cli.import_crontab:import_group", "Use", "Make jobs of a crontab."),
     "system": ("tickrail_cli.system:system", "Use", "Look at members and partitions; drain."),

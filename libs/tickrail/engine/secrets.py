@@ -13,11 +13,13 @@ from tickrail.core.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
+    PreconditionFailedError,
     Problem,
 )
 from tickrail.core.ports_api import Transaction
 from tickrail.core.secrets import MAX_SECRET, NAME_EXPECTED, SECRET_NAME, SecretRecord
 from tickrail.core.targets import parse_target, target_secrets
+from tickrail.engine.job_rules import ANY, Precondition
 
 _NAMED: Final = 20
 _EXPECTED: Final = f"a text of 1 to {MAX_SECRET} bytes"
@@ -69,12 +71,25 @@ def require_secret(tx: Transaction, name: str) -> SecretRecord:
     return found
 
 
-def put_secret(tx: Transaction, name: str, value: bytes) -> tuple[SecretRecord, bool]:
+def put_secret(
+    tx: Transaction, name: str, value: bytes, wanted: Precondition = ANY
+) -> tuple[SecretRecord, bool]:
     """Keep a value under a name, in place of what was there; whether the name is new.
+
+    Secrets have no versions: of a precondition, only whether there must be one counts.
 
     Raises:
         SetupError: the installation has no keys for secrets.
+        PreconditionFailedError: it is there and must not be, or the other way round.
     """
+    if wanted.versions is not None:
+        raise PreconditionFailedError("Secrets have no versions; If-Match takes * alone here.")
+    if wanted.exists is not None:
+        there = tx.secrets.find(name, lock=True) is not None
+        if there and not wanted.exists:
+            raise PreconditionFailedError("The secret is there already.")
+        if wanted.exists and not there:
+            raise PreconditionFailedError("There is no such secret.")
     created = tx.secrets.put(name, value)
     tx.audit("secret.create" if created else "secret.change", f"secret:{name}")
     return SecretRecord(name, tx.now), created

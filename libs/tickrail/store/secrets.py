@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import bindparam, cast, delete, func, literal_column, select, text
+from sqlalchemy import Text, bindparam, cast, delete, func, literal_column, select, text
 from sqlalchemy.dialects.postgresql import JSONPATH, insert
 
 from tickrail.core.secrets import SecretRecord
@@ -26,7 +26,7 @@ _TARGET = _V.definition["target"]
 _MAY_NAME = func.jsonb_path_exists(
     _TARGET,
     cast(text("'$.**.secret ? (@ == $name)'"), JSONPATH),
-    func.jsonb_build_object("name", bindparam("name")),
+    func.jsonb_build_object("name", cast(bindparam("name"), Text)),
 )
 
 
