@@ -9,6 +9,7 @@ from datetime import datetime
 from tickrail.bus.codec import decode_launch, encode_dead_letter, encode_undecodable
 from tickrail.bus.config import KafkaSettings
 from tickrail.bus.consumer import LaunchConsumer
+from tickrail.bus.group import choose_group_protocol
 from tickrail.bus.producer import KafkaPublisher
 from tickrail.bus.topics import (
     PRIORITIES,
@@ -89,7 +90,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         database, written=lambda what: failpoints.hit(f"worker.{what}.written")
     )
     store = failpoints.watch(postgres, "worker")
-    consumer = LaunchConsumer(kafka, clock, settings.name)
+    consumer = LaunchConsumer(choose_group_protocol(kafka), clock, settings.name)
     buried, dead = KafkaPublisher(kafka, clock, "undecodable"), KafkaPublisher(kafka, clock, "dead")
     letters = failpoints.watch(dead, "letters")
     box = LetterBox(letters, lambda queue: dlq_topic(prefix, queue), encode_dead_letter, metrics)

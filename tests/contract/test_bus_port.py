@@ -49,6 +49,7 @@ class Bus:
         "memory",
         pytest.param("roundrobin", marks=pytest.mark.integration),
         pytest.param("cooperative-sticky", marks=pytest.mark.integration),
+        pytest.param("consumer", marks=pytest.mark.integration),
     ]
 )
 def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
@@ -66,6 +67,10 @@ def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
     prefix = request.getfixturevalue("topic_prefix").rstrip(".")
     settings = KafkaSettings(bootstrap=bootstrap, group=prefix, topic_prefix=prefix)
     topics = Topics(settings)
+    protocol = "consumer" if request.param == "consumer" else "classic"
+    how = {"group_protocol": protocol}
+    if protocol == "classic":
+        how["group_assignor"] = request.param
 
     def create(topic: str) -> None:
         assert topics.ensure([topic], PARTITIONS) == [topic]
@@ -84,12 +89,12 @@ def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
                 group=f"{prefix}.{group}",
                 topic_prefix=prefix,
                 session_timeout=6,
-                group_assignor=request.param,
+                **how,
             ),
             CLOCK,
         ),
         prefix=prefix,
-        moved=2 if request.param == "cooperative-sticky" else PARTITIONS,
+        moved=PARTITIONS if request.param == "roundrobin" else 2,
     )
 
 

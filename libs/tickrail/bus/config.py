@@ -15,7 +15,9 @@ _log = structlog.get_logger(__name__)
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 GROUP_ASSIGNORS = ("roundrobin", "cooperative-sticky")
-GROUP_PROTOCOLS = ("classic", "consumer")
+GROUP_PROTOCOLS = ("auto", "classic", "consumer")
+REMOTE_ASSIGNOR = "range"
+"""Of the broker's assignors, the one that gives each member its share of every topic."""
 
 Config = dict[str, Any]
 
@@ -36,7 +38,8 @@ class KafkaSettings:
         key_password: of key_file.
         group: name of the workers' consumer group.
         group_instance: a name that stays over restarts (static membership); empty for none.
-        group_protocol: `classic` or `consumer` (KIP-848, brokers from 4.0).
+        group_protocol: `classic` or `consumer` (KIP-848, brokers from 4.0); `auto` is for
+            `bus.group.choose_group_protocol` to replace, and `classic` where nobody did.
         group_assignor: of the classic protocol. `roundrobin` gives each worker its share of every
             topic, at the price that a rebalance stops all of them for a moment;
             `cooperative-sticky` moves only what must move, but counts partitions alike, so one
@@ -64,7 +67,7 @@ class KafkaSettings:
     key_password: str = field(default="", repr=False)
     group: str = "tickrail-workers"
     group_instance: str = ""
-    group_protocol: str = "classic"
+    group_protocol: str = "auto"
     group_assignor: str = "roundrobin"
     topic_prefix: str = "tickrail"
     client_id: str = "tickrail"
@@ -182,7 +185,7 @@ def consumer_config(s: KafkaSettings) -> Config:
     config: Config = {
         **common_config(s),
         "group.id": s.group,
-        "group.protocol": s.group_protocol,
+        "group.protocol": "consumer" if s.group_protocol == "consumer" else "classic",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "earliest",
@@ -193,10 +196,13 @@ def consumer_config(s: KafkaSettings) -> Config:
         "fetch.queue.backoff.ms": 10,
         "fetch.error.backoff.ms": 200,
         "fetch.message.max.bytes": max(s.message_bytes, 1 << 18),
+        "fetch.max.bytes": max(s.prefetch_kbytes << 10, s.message_bytes, 1 << 18),
     }
     if s.group_instance:
         config["group.instance.id"] = s.group_instance
-    if s.group_protocol == "classic":  # under KIP-848 the broker holds these, and refuses ours
+    if s.group_protocol == "consumer":  # the broker holds the timeouts, and refuses ours
+        config["group.remote.assignor"] = REMOTE_ASSIGNOR
+    else:
         config["partition.assignment.strategy"] = s.group_assignor
         config["session.timeout.ms"] = round(s.session_timeout * 1000)
         config["heartbeat.interval.ms"] = max(500, round(s.session_timeout * 200))

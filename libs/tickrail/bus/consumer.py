@@ -20,6 +20,9 @@ _log = structlog.get_logger(__name__)
 
 _COMMIT_AGAIN = 1.0
 """Seconds until a commit that failed is tried again."""
+_LOOK_EVERY = 3.0
+"""Seconds between two looks at topics of which this member holds nothing."""
+_LOOK_WITHIN = 0.5
 
 Place = tuple[str, int]
 
@@ -54,10 +57,12 @@ class LaunchConsumer:
         self._commit_again: float | None = None
         self._topic_trouble: dict[str, BusError] = {}
         self._lag: dict[str, int] = {}
+        self._topics: Sequence[str] = ()
+        self._look_at: float | None = None
         self._watch = BrokerWatch(name, self._on_stats)
-        self._eager = (
-            settings.group_protocol == "classic" and settings.group_assignor == "roundrobin"
-        )
+        self._told = settings.group_protocol != "consumer"
+        """Whether librdkafka tells of topics that are missing; under KIP-848 it does not."""
+        self._eager = self._told and settings.group_assignor == "roundrobin"
         config = consumer_config(settings)
         config["error_cb"] = self._watch.on_error
         config["stats_cb"] = self._watch.on_statistics
@@ -73,6 +78,9 @@ class LaunchConsumer:
             raise RuntimeError("subscribed already")
         self._owner = threading.get_ident()
         self._listener = listener
+        self._topics = list(topics)
+        if not self._told:
+            self._look_at = self._clock.monotonic() + _LOOK_EVERY
         self._consumer.subscribe(
             list(topics),
             on_assign=self._on_assign,
@@ -93,6 +101,8 @@ class LaunchConsumer:
             raise from_exception(error) from error
         if self._commit_again is not None and self._clock.monotonic() >= self._commit_again:
             self._send_commit(dict(self._uncommitted))
+        if self._look_at is not None and self._clock.monotonic() >= self._look_at:
+            self._look_for_topics()
         if self._watch.fatal is not None:
             raise self._watch.fatal
         return self._records(messages) if messages else []
@@ -218,6 +228,23 @@ class LaunchConsumer:
             self._topic_trouble[topic] = known
         else:
             _log.info("Kafka consumer", client=self._name, error=known.detail)
+
+    def _look_for_topics(self) -> None:
+        """Ask for the topics of which nothing is held: one that is missing has no partitions."""
+        held = {topic for topic, _ in self._generations}
+        for topic in self._topics:
+            if topic in held or self._watch.down is not None:
+                continue
+            try:
+                found = self._consumer.list_topics(topic, timeout=_LOOK_WITHIN).topics.get(topic)
+            except KafkaException as error:
+                _log.debug("topic not asked for", topic=topic, error=from_exception(error).detail)
+                break
+            if found is not None and found.error is not None:
+                self._note(found.error, topic)
+            else:
+                self._topic_trouble.pop(topic, None)
+        self._look_at = self._clock.monotonic() + _LOOK_EVERY
 
     def _resume(self, places: Sequence[Place]) -> None:
         if places:

@@ -42,6 +42,12 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    # A worker that was killed loses its partitions as soon as under the classic protocol, and a
+    # member hears of a rebalance within a second (KIP-848: these are the broker's).
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
     # A node that was killed may register again only after its old session has ended.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",

@@ -128,8 +128,12 @@ class Settings(BaseModel):
     kafka_group_instance: str = Field(
         default="", description="A name that stays over restarts (static membership)."
     )
-    kafka_group_protocol: Literal["classic", "consumer"] = Field(
-        default="classic", description="`consumer` is KIP-848, for brokers from 4.0."
+    kafka_group_protocol: Literal["auto", "classic", "consumer"] = Field(
+        default="auto",
+        description="How workers share what they read. `consumer` (KIP-848, brokers from 4.0) moves"
+        " only what must move when a worker joins or leaves; `classic` takes everything away for a"
+        " moment. `auto` is `consumer` where the broker drops silent members within 15 s"
+        " (`group.consumer.session.timeout.ms`, 45 s where nobody changed it).",
     )
     kafka_group_assignor: Literal["roundrobin", "cooperative-sticky"] = Field(
         default="roundrobin",

@@ -96,15 +96,19 @@ def test_topics_are_made_once_also_by_two_at_once(
     assert sorted(made[0] + made[1]) == sorted(names)
     topics = Topics(settings())
     assert topics.ensure(names, PARTITIONS) == []
-    assert topics.partitions([*names, "none"]) == {**dict.fromkeys(names, PARTITIONS), "none": 0}
+    # What was made just now may be unknown to the broker for a moment.
+    wanted = {**dict.fromkeys(names, PARTITIONS), "none": 0}
+    until(lambda: topics.partitions([*names, "none"]) == wanted, 30)
     assert topics.named(topic_prefix) == names
 
 
 def test_another_partition_count_is_refused(
     settings: Callable[..., KafkaSettings], topic: str
 ) -> None:
+    topics = Topics(settings())
+    until(lambda: topics.partitions([topic]) == {topic: PARTITIONS}, 30)
     with pytest.raises(SetupError) as refused:
-        Topics(settings()).ensure([topic], PARTITIONS * 2)
+        topics.ensure([topic], PARTITIONS * 2)
     (problem,) = refused.value.problems
     assert topic in problem.message
     assert problem.expected == "8 partitions"
@@ -232,11 +236,13 @@ def test_a_fatal_error_makes_a_new_producer_and_reports_what_was_outstanding(
 # --- membership ----------------------------------------------------------------------------------
 
 
-def test_who_does_not_poll_is_thrown_out_and_reads_again(
-    settings: Callable[..., KafkaSettings], topic: str
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_d01_who_does_not_poll_is_thrown_out_and_reads_again(
+    settings: Callable[..., KafkaSettings], topic: str, protocol: str
 ) -> None:
     publisher = KafkaPublisher(settings(), CLOCK)
-    consumer, listener = LaunchConsumer(settings(max_poll_interval=6), CLOCK), Listener()
+    member = settings(max_poll_interval=6, group_protocol=protocol)
+    consumer, listener = LaunchConsumer(member, CLOCK), Listener()
     consumer.subscribe([topic], listener)
     send(publisher, topic, 4)
     publisher.flush(30)
@@ -254,7 +260,7 @@ def test_who_does_not_poll_is_thrown_out_and_reads_again(
     publisher.close(1)
 
 
-def test_paused_partitions_keep_the_membership(
+def test_d01_paused_partitions_keep_the_membership(
     settings: Callable[..., KafkaSettings], topic: str
 ) -> None:
     consumer, listener = LaunchConsumer(settings(max_poll_interval=6), CLOCK), Listener()
@@ -270,7 +276,7 @@ def test_paused_partitions_keep_the_membership(
     consumer.close()
 
 
-def test_committed_is_processed_plus_one_and_lag_is_told(
+def test_d07_committed_is_processed_plus_one_and_lag_is_told(
     settings: Callable[..., KafkaSettings], topic: str
 ) -> None:
     publisher = KafkaPublisher(settings(), CLOCK)

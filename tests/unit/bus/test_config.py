@@ -80,7 +80,18 @@ def test_what_the_consumer_promises() -> None:
     assert config["auto.offset.reset"] == "earliest"
     assert config["enable.auto.commit"] is False
     assert config["enable.auto.offset.store"] is False
-    assert config["partition.assignment.strategy"] == "roundrobin"  # a share of every topic
+    # Either way a share of every topic.
+    assert config["partition.assignment.strategy"] == "roundrobin"
+    modern = consumer_config(KafkaSettings(bootstrap="127.0.0.1:1", group_protocol="consumer"))
+    assert modern["group.remote.assignor"] == "range"
+    assert not modern.keys() & {"partition.assignment.strategy", "session.timeout.ms"}
+
+
+def test_what_the_consumer_reads_ahead_is_bounded_in_bytes() -> None:
+    config = consumer_config(KafkaSettings(bootstrap="127.0.0.1:1", prefetch_kbytes=2048))
+    assert config["queued.max.messages.kbytes"] == 2048
+    assert config["fetch.max.bytes"] == 2048 * 1024
+    assert config["fetch.message.max.bytes"] <= config["fetch.max.bytes"]
 
 
 @pytest.mark.parametrize("make", [producer_config, consumer_config, admin_config])
@@ -88,7 +99,7 @@ def test_no_topic_is_made_by_using_it(make: Any) -> None:
     assert make(PLAIN)["allow.auto.create.topics"] is False
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["auto", "classic", "consumer"])
 def test_librdkafka_accepts_what_we_write(protocol: str) -> None:
     settings = KafkaSettings(bootstrap="127.0.0.1:1", group_protocol=protocol, group_instance="w-1")
     LaunchConsumer(settings, SystemClock()).close()
