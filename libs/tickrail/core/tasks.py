@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from tickrail.core.documents import json_problems
-from tickrail.core.execution import OK, TIMED_OUT, Outcome, bounded_text, one_line
+from tickrail.core.execution import OK, PROGRESS_BYTES, TIMED_OUT, Outcome, bounded_text, one_line
 from tickrail.core.target_task import CONTEXT
 
 UNKNOWN_TASK = "unknown_task"
@@ -171,7 +171,7 @@ class Context:
         """Seconds until the time limit, negative after it."""
         return self.hooks.remaining()
 
-    def heartbeat(self, progress: object = None) -> None:
+    def heartbeat(self, progress: object) -> None:
         """Show how far the run is: any small JSON value, in place of the last one.
 
         The worker keeps the claim by itself; no task needs to call this to stay alive.
@@ -179,6 +179,8 @@ class Context:
         Raises:
             ValueError: the value is no JSON or is larger than 4 KiB.
         """
+        if why := _unfit(progress, PROGRESS_BYTES):
+            raise ValueError(f"the progress {why}")
         self.hooks.progress(progress)
 
     def log(self, *values: object) -> None:
@@ -278,9 +280,9 @@ def returned(value: object, log: bytes = b"") -> Outcome:
     body = bounded_text(log, tail=True)
     if value is None:
         return Outcome(ok=True, outcome=OK, body=body)
-    why = _unfit(value)
+    why = _unfit(value, MAX_VALUE_BYTES)
     if why is not None:
-        message = one_line(f"what the task returned {why} and was not kept")
+        message = one_line(f"the returned value is not kept: it {why}")
         return Outcome(ok=True, outcome=OK, message=message, body=body)
     return Outcome(ok=True, outcome=OK, body=body, value=value)
 
@@ -332,7 +334,7 @@ def _words(reason: str, timeout: float) -> str:
     return f"stopped after {timeout:g} s" if reason == TIMED_OUT else "stopped"
 
 
-def _unfit(value: object) -> str | None:
+def _unfit(value: object, limit: int) -> str | None:
     """Why a value cannot be kept."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -342,7 +344,7 @@ def _unfit(value: object) -> str | None:
     if problems:
         return f"{problems[0].message} (at {problems[0].pointer or '/'})"
     size = len(text.encode())
-    return f"has {size} bytes, more than {MAX_VALUE_BYTES}," if size > MAX_VALUE_BYTES else None
+    return f"has {size} bytes of JSON, more than {limit}" if size > limit else None
 
 
 def _place(error: BaseException) -> str:
