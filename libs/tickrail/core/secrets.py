@@ -125,6 +125,11 @@ class Masker:
         return bool(self._found)
 
     @property
+    def texts(self) -> Sequence[str]:
+        """The texts that are replaced, the longest first."""
+        return tuple(self._found)
+
+    @property
     def longest(self) -> int:
         """Bytes of the longest text that is replaced."""
         return max((len(t.encode()) for t in self._found), default=0)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tickrail.core.documents import escape
+from tickrail.core.resource_limits import NO_LIMITS, ResourceLimits, read_limits
+from tickrail.core.secrets import SecretRef, read_reference
 from tickrail.core.target_fields import TargetFields
 
 MAX_ARGUMENTS = 1000
@@ -20,18 +23,21 @@ class Command:
     Attributes:
         argv: program and arguments; empty when `shell` is given.
         shell: a line for `$SHELL -c`, or None.
-        env: variables added to the small environment that every command gets.
+        env: variables added to the small environment that every command gets; a value is a text, or
+            a secret.
         cwd: absolute path of the folder to run in; None for the user's home.
         user: name of the user to run as; None for the worker's own.
         stdin: text for standard input; None for the empty input.
+        limits: what each of its processes may use.
     """
 
     argv: tuple[str, ...] = ()
     shell: str | None = None
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str | SecretRef], ...] = ()
     cwd: str | None = None
     user: str | None = None
     stdin: str | None = None
+    limits: ResourceLimits = NO_LIMITS
 
 
 def command_document(target: Command) -> dict[str, object]:
@@ -39,28 +45,32 @@ def command_document(target: Command) -> dict[str, object]:
     what: dict[str, object] = (
         {"argv": list(target.argv)} if target.shell is None else {"shell": target.shell}
     )
-    what["env"] = dict(target.env)
+    what["env"] = {n: v.document() if isinstance(v, SecretRef) else v for n, v in target.env}
     for name in ("cwd", "user", "stdin"):
         if (value := getattr(target, name)) is not None:
             what[name] = value
+    if target.limits:
+        what["limits"] = target.limits.document()
     return what
+
+
+def command_secrets(target: Command) -> Iterator[tuple[str, str]]:
+    """The secrets that it names: where (in its fields), and the name."""
+    for name, value in target.env:
+        if isinstance(value, SecretRef):
+            yield f"env/{escape(name)}/secret", value.name
 
 
 def read_command(fields: TargetFields) -> Command | None:
     """The target; problems go to the fields."""
-    fields.only("argv", "shell", "env", "cwd", "user", "stdin")
+    fields.only("argv", "shell", "env", "cwd", "user", "stdin", "limits")
     argv = _argv(fields)
     shell = fields.text("shell", "a command line")
     if fields.has("argv") == fields.has("shell"):
         fields.wrong("", "needs argv or shell, and not both", '{"argv": ["/bin/true"]}')
     if shell is not None and not shell.strip():
         fields.wrong("shell", "is empty", "a command line")
-    env = fields.pairs("env")
-    for name, _ in env:
-        if not _ENV_NAME.fullmatch(name):
-            fields.wrong(f"env/{escape(name)}", "is not a variable name", "letters, digits, _")
-        elif name.startswith("TICKRAIL_"):
-            fields.wrong(f"env/{name}", "is set by Tickrail", "a name without TICKRAIL_")
+    env = _env(fields)
     cwd = fields.text("cwd", "an absolute path", limit=4096)
     if cwd is not None and not cwd.startswith("/"):
         fields.wrong("cwd", "is not absolute", "an absolute path")
@@ -68,7 +78,31 @@ def read_command(fields: TargetFields) -> Command | None:
     if user is not None and not _USER.fullmatch(user):
         fields.wrong("user", "is not a user name", "a name like backup")
     stdin = fields.text("stdin", "a text", limit=1 << 20)
-    return Command(argv, shell, tuple(env), cwd, user, stdin)
+    return Command(argv, shell, env, cwd, user, stdin, read_limits(fields, "limits"))
+
+
+def _env(fields: TargetFields) -> tuple[tuple[str, str | SecretRef], ...]:
+    given = fields.get("env")
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        fields.wrong("env", "is not an object", 'an object of strings and {"secret": "name"}')
+        return ()
+    env: list[tuple[str, str | SecretRef]] = []
+    for key, value in given.items():
+        name, where = str(key), f"env/{escape(str(key))}"
+        if not _ENV_NAME.fullmatch(name):
+            fields.wrong(where, "is not a variable name", "letters, digits, _")
+        elif name.startswith("TICKRAIL_"):
+            fields.wrong(where, "is set by Tickrail", "a name without TICKRAIL_")
+        if isinstance(value, Mapping):
+            if (ref := read_reference(fields, where, value)) is not None:
+                env.append((name, ref))
+        elif not isinstance(value, str):
+            fields.wrong(where, "is not a string", 'a string, or {"secret": "name"}')
+        elif fields.clean(where, value):
+            env.append((name, value))
+    return tuple(env)
 
 
 def _argv(fields: TargetFields) -> tuple[str, ...]:

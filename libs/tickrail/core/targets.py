@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 from tickrail.core.documents import escape
 from tickrail.core.errors import InvalidInputError, Problem
-from tickrail.core.target_command import Command, command_document, read_command
+from tickrail.core.target_command import (
+    Command,
+    command_document,
+    command_secrets,
+    read_command,
+)
 from tickrail.core.target_fields import TargetFields
 from tickrail.core.target_kafka import Kafka, kafka_document, read_kafka
 from tickrail.core.target_task import TaskCall, read_task, task_document
@@ -58,7 +63,7 @@ def _noop_document(_: Noop) -> dict[str, object]:
 _KINDS: Mapping[str, _Kind] = {
     "webhook": _Kind(Webhook, read_webhook, webhook_document, webhook_secrets),
     "kafka": _Kind(Kafka, read_kafka, kafka_document),
-    "command": _Kind(Command, read_command, command_document),
+    "command": _Kind(Command, read_command, command_document, command_secrets),
     "task": _Kind(TaskCall, read_task, task_document),
     "noop": _Kind(Noop, _read_noop, _noop_document),
 }

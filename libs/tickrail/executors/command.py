@@ -2,23 +2,25 @@
 
 Only for workers that are started with it allowed. The environment is small, as under cron; the
 target adds to it. A command that is stopped gets SIGTERM and later SIGKILL, its whole group with
-it. When the worker itself is killed, a guard program kills the groups (one that made a session of
-its own escapes both).
+it. When the worker itself is killed, a guard program kills the groups. A process that makes a
+session or a group of its own (`setsid`, a daemon) leaves the group and escapes both.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.errors import InvalidInputError
+from tickrail.core.errors import InvalidInputError, TickrailError
 from tickrail.core.execution import (
     INTERRUPTED,
     OK,
@@ -28,6 +30,9 @@ from tickrail.core.execution import (
     bounded_text,
     one_line,
 )
+from tickrail.core.resource_limits import NO_LIMITS, ResourceLimits
+from tickrail.core.secrets import Masker, SecretReader, SecretRef
+from tickrail.core.stream_mask import StreamMasker
 from tickrail.core.target_command import Command
 from tickrail.core.targets import parse_target
 from tickrail.executors.http_rules import instant_text
@@ -48,10 +53,14 @@ class CommandSettings:
     Attributes:
         max_concurrency: commands at once; more wait.
         kill_grace: seconds from SIGTERM to SIGKILL.
+        passed: the worker's own variables that every command gets.
+        limits: the highest that a target may ask for, and what holds where it asks for nothing.
     """
 
     max_concurrency: int = 32
     kill_grace: float = 10.0
+    passed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    limits: ResourceLimits = NO_LIMITS
 
 
 class _RefusedError(Exception):
@@ -77,14 +86,21 @@ class CommandExecutor:
 
     kinds = frozenset({"command"})
 
-    def __init__(self, clock: Clock, settings: CommandSettings | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        settings: CommandSettings | None = None,
+        secrets: SecretReader | None = None,
+    ) -> None:
         """Ready to run.
 
         Args:
             clock: measures time limits.
             settings: bounds.
+            secrets: reads values of secrets; None: there are none.
         """
         self._clock = clock
+        self._secrets = secrets
         self._settings = settings or CommandSettings()
         self._lock = threading.Lock()
         self._closed = False
@@ -175,12 +191,17 @@ class CommandExecutor:
             who = identity(target.user)
         except RefusedUserError as error:
             raise _RefusedError("refused_user", str(error), retryable=False) from error
-        env = environment(run, target, who)
+        limits = self._limits(target)
+        values = self._values(run, target)
+        env = environment(run, target, who, self._settings.passed, values)
+        masker = Masker(v.encode("utf-8", "surrogateescape") for v in values.values())
         shell = env["SHELL"] or BASE_SHELL
         argv = target.argv if target.shell is None else (shell, "-c", target.shell)
         cwd = target.cwd or (who.home if Path(who.home).is_dir() else "/")
         if not Path(cwd).is_dir():
             raise _RefusedError("cannot_start", f"there is no folder {cwd}")
+        process.limits, process.tell = limits, run.tell
+        process.masker = StreamMasker(masker) if masker else None
         try:
             ended = process.run(
                 argv,
@@ -194,18 +215,57 @@ class CommandExecutor:
         except OSError as error:
             why = f"{argv[0]}: {error.strerror or error}"
             raise _RefusedError("cannot_start", why) from error
-        return _outcome_of(ended, run.timeout)
+        return _outcome_of(ended, run.timeout, limits)
+
+    def _limits(self, target: Command) -> ResourceLimits:
+        most = self._settings.limits
+        if (why := target.limits.above(most)) is not None:
+            raise _RefusedError("refused_limits", f"{why}, which this worker allows at most")
+        return target.limits.within(most)
+
+    def _values(self, run: Run, target: Command) -> Mapping[str, str]:
+        """The values of the secrets that a target names, by the secrets' names."""
+        names = sorted({v.name for _, v in target.env if isinstance(v, SecretRef)})
+        if not names:
+            return {}
+        try:
+            found = {} if self._secrets is None else self._secrets.get(run.tenant_id, names)
+        except TickrailError as error:
+            raise _RefusedError("secrets_unavailable", str(error)) from error
+        for name in names:
+            if name not in found:
+                why = f"there is no secret {name}"
+                raise _RefusedError("secret_missing", why, retryable=False)
+            if b"\x00" in found[name]:
+                why = f"the secret {name} holds a NUL, which no variable can"
+                raise _RefusedError("invalid_secret", why, retryable=False)
+        return {name: found[name].decode("utf-8", "surrogateescape") for name in names}
 
 
-def environment(run: Run, target: Command, who: Identity) -> dict[str, str]:
-    """The variables of a command: cron's few, the target's, and what names the run."""
+def environment(
+    run: Run,
+    target: Command,
+    who: Identity,
+    passed: Mapping[str, str],
+    values: Mapping[str, str],
+) -> dict[str, str]:
+    """The variables of a command: cron's few, the worker's, the target's, what names the run.
+
+    Args:
+        run: the run.
+        target: its target.
+        who: whom it runs as.
+        passed: those of the worker.
+        values: of the secrets that the target names.
+    """
     env = {
         "SHELL": BASE_SHELL,
         "PATH": BASE_PATH,
         "HOME": who.home,
         "LOGNAME": who.name,
         "USER": who.name,
-        **dict(target.env),
+        **passed,
+        **{n: values[v.name] if isinstance(v, SecretRef) else v for n, v in target.env},
         "TICKRAIL_LAUNCH_ID": str(run.launch_id),
         "TICKRAIL_JOB": run.job_name,
         "TICKRAIL_JOB_ID": str(run.job_id),
@@ -222,7 +282,7 @@ def environment(run: Run, target: Command, who: Identity) -> dict[str, str]:
     return env
 
 
-def _outcome_of(ended: Ended, timeout: float) -> Outcome:
+def _outcome_of(ended: Ended, timeout: float, limits: ResourceLimits) -> Outcome:
     body = bounded_text(ended.output, tail=True)
     if ended.stopped is not None:
         message = f"stopped after {timeout:g} s" if ended.stopped == "timed_out" else "stopped"
@@ -230,12 +290,17 @@ def _outcome_of(ended: Ended, timeout: float) -> Outcome:
     if ended.status < 0:
         # Killed from outside (out of memory, an operator) or crashed: how far it came is unknown.
         number = -ended.status
+        why = f"ended by signal {number}"
+        if number == signal.SIGXCPU and limits.cpu is not None:
+            why = f"used more than {limits.cpu} s of CPU time, its limit"
+        elif number == signal.SIGXFSZ and limits.file_size is not None:
+            why = f"wrote a file of more than {limits.file_size} bytes, its limit"
         return Outcome(
             ok=False,
             outcome=f"signal_{number}",
             certain=False,
             code=number,
-            message=f"ended by signal {number}",
+            message=why,
             body=body,
         )
     if ended.status == 0:

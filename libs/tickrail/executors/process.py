@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pwd
 import selectors
@@ -11,12 +12,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from tickrail.core.clock import Clock
 from tickrail.core.execution import BODY_BYTES
+from tickrail.core.resource_limits import NO_LIMITS, ResourceLimits
+from tickrail.core.stream_mask import StreamMasker
 
 _LINUX = hasattr(os, "pidfd_open")
 _CHUNK = 65536
@@ -125,7 +128,13 @@ class Ended(NamedTuple):
 
 
 class Process:
-    """One running command. `run` belongs to one thread; `stop` may come from any."""
+    """One running command. `run` belongs to one thread; `stop` may come from any.
+
+    Attributes, to be set before `run`:
+        limits: what each of its processes may use.
+        tell: is given the output as it comes.
+        masker: what the output goes through first.
+    """
 
     def __init__(self, watcher: Watcher, clock: Clock, *, pass_fds: Sequence[int] = ()) -> None:
         """Nothing runs yet.
@@ -143,6 +152,9 @@ class Process:
         self._wake_read, self._wake_write = os.pipe()
         self._open = True
         self.started = False
+        self.limits: ResourceLimits = NO_LIMITS
+        self.tell: Callable[[bytes], None] | None = None
+        self.masker: StreamMasker | None = None
 
     def stop(self, reason: str) -> None:
         """Ask it to end; the first reason counts."""
@@ -181,15 +193,28 @@ class Process:
         seconds later or as soon as the group has let go of the output. A command that ends by
         itself leaves its background children alone, as cron does.
 
+        Args:
+            argv: program and arguments.
+            env: all its variables.
+            cwd: the folder that it begins in.
+            who: whom it runs as.
+            stdin: its standard input.
+            timeout: seconds that it may take.
+            grace: seconds from SIGTERM to SIGKILL.
+
         Raises:
             OSError: it cannot be started.
         """
         with tempfile.TemporaryFile() as source:
             source.write(stdin)
             source.seek(0)
-            process = self._start(argv, env, cwd, who, source)
+            if self.limits:
+                process = self._start_limited(argv, env, cwd, who, source)
+            else:
+                process = self._start(argv, env, cwd, who, source)
         try:
-            return self._watch(process, timeout, grace)
+            output = _Tail(_stdout(process).fileno(), self.tell, self.masker)
+            return self._watch(process, output, timeout, grace)
         except BaseException:
             _signal(process.pid, signal.SIGKILL)
             process.wait()
@@ -197,8 +222,52 @@ class Process:
         finally:
             _stdout(process).close()
 
+    def _start_limited(
+        self,
+        argv: Sequence[str],
+        env: dict[str, str],
+        cwd: str,
+        who: Identity,
+        source: IO[bytes],
+    ) -> subprocess.Popen[bytes]:
+        """Start it by way of the launcher, which sets the limits and switches the user."""
+        plan = {
+            "argv": list(argv),
+            "env": env,
+            "limits": self.limits.numbers(),
+            "identity": (who.uid, who.gid, who.groups) if who.switch else None,
+        }
+        read, write = os.pipe()
+        with (
+            os.fdopen(read, "rb") as status,
+            os.fdopen(write, "wb") as told,
+            tempfile.TemporaryFile() as file,
+        ):
+            file.write(json.dumps(plan).encode())
+            file.seek(0)
+            own = who._replace(switch=False)
+            fds = (file.fileno(), told.fileno())
+            launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py"))]
+            process = self._start([*launcher, *map(str, fds)], {}, cwd, own, source, fds)
+            told.close()  # its own end is left, which closes when the command begins
+            said = status.read()
+        if said:
+            self._watcher.remove(process.pid)
+            process.wait()
+            _stdout(process).close()
+            self.started = False
+            number, text = json.loads(said)
+            raise OSError(number, text)
+        return process
+
     def _start(
-        self, argv: Sequence[str], env: dict[str, str], cwd: str, who: Identity, source: IO[bytes]
+        self,
+        argv: Sequence[str],
+        env: dict[str, str],
+        cwd: str,
+        who: Identity,
+        source: IO[bytes],
+        more_fds: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             argv,
@@ -209,7 +278,7 @@ class Process:
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=True,
-            pass_fds=self._pass_fds,
+            pass_fds=(*self._pass_fds, *more_fds),
             user=who.uid if who.switch else None,
             group=who.gid if who.switch else None,
             extra_groups=who.groups if who.switch else None,
@@ -218,8 +287,9 @@ class Process:
         self._watcher.add(process.pid)
         return process
 
-    def _watch(self, process: subprocess.Popen[bytes], timeout: float, grace: float) -> Ended:
-        output = _Tail(_stdout(process).fileno())
+    def _watch(
+        self, process: subprocess.Popen[bytes], output: _Tail, timeout: float, grace: float
+    ) -> Ended:
         deadline = self._clock.monotonic() + timeout
         with _Signals(process, self._wake_read, output.fd) as signals:
             stopped: str | None = None
@@ -250,30 +320,45 @@ class Process:
 
 
 class _Tail:
-    """The end of what comes out of a pipe."""
+    """The end of what comes out of a pipe; told on as it comes, without values of secrets."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(
+        self, fd: int, tell: Callable[[bytes], None] | None, masker: StreamMasker | None
+    ) -> None:
         self.fd = fd
         self.at_end = False
         self.kept = b""
+        self._tell = tell
+        self._masker = masker
         os.set_blocking(fd, False)
 
     def read(self) -> bool:
         """Take what is there; False at the end."""
+        return self._take() != 0
+
+    def _take(self) -> int:
+        """How much there was; 0 at the end, -1 where there is nothing now."""
         try:
             data = os.read(self.fd, _CHUNK)
         except BlockingIOError:
-            return True
-        self.kept = (self.kept + data)[-BODY_BYTES:]
+            return -1
         self.at_end = not data
-        return bool(data)
+        self._keep(data if self._masker is None else self._masker.feed(data))
+        return len(data)
+
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self.kept = (self.kept + data)[-BODY_BYTES:]
+            if self._tell is not None:
+                self._tell(data)
 
     def drain(self) -> None:
         """Take what is left without waiting, at most a megabyte: others may go on writing."""
         for _ in range(16):
-            before = self.kept
-            if self.at_end or not self.read() or self.kept is before:
-                return
+            if self.at_end or self._take() <= 0:
+                break
+        if self._masker is not None:
+            self._keep(self._masker.end())
 
 
 class _Signals:
