@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from tickrail.bus.config import KafkaSettings
 from tickrail.bus.producer import KafkaPublisher
 from tickrail.bus.targets import target_settings
 from tickrail.core.clock import Clock
+from tickrail.core.errors import Problem, SettingsError
 from tickrail.core.execution import Executor
+from tickrail.core.resource_limits import parse_limits
 from tickrail.executors.command import CommandExecutor, CommandSettings
-from tickrail.executors.egress import EgressGuard, EgressPolicy
+from tickrail.executors.egress import EgressGuard
+from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.kafka import KafkaExecutor, KafkaTargetSettings
 from tickrail.executors.noop import NoopExecutor
 from tickrail.executors.webhook import WebhookExecutor
@@ -39,8 +45,31 @@ def executors(
         own = KafkaTargetSettings(prefix=settings.topic_prefix)
         found.append(KafkaExecutor(publisher, facts.kafka_topics, clock, own))
     if "command" in kinds:
-        bound = CommandSettings(max_concurrency=settings.command_concurrency)
-        found.append(CommandExecutor(clock, bound))
+        found.append(CommandExecutor(clock, command_settings(settings, os.environ), facts))
     if "noop" in kinds:
         found.append(NoopExecutor())
     return found
+
+
+def command_settings(settings: Settings, environ: Mapping[str, str]) -> CommandSettings:
+    """How commands are run.
+
+    Args:
+        settings: of the worker.
+        environ: its variables.
+
+    Raises:
+        SettingsError: a variable may not be passed on, or a limit is none.
+    """
+    for name in settings.command_env:
+        if name.startswith("TICKRAIL_") or "=" in name:
+            expected = "names of variables that do not begin with TICKRAIL_"
+            raise SettingsError(
+                f"The setting command_env names {name}; right would be {expected}.",
+                [Problem("command_env", f"has {name!r}", expected)],
+            )
+    return CommandSettings(
+        max_concurrency=settings.command_concurrency,
+        passed={n: environ[n] for n in settings.command_env if n in environ},
+        limits=parse_limits(settings.command_limits, "command_limits"),
+    )

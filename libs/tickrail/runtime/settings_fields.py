@@ -221,6 +221,18 @@ class Settings(BaseModel):
     command_concurrency: int = Field(
         default=16, ge=1, le=4096, description="Of these, commands (a process each)."
     )
+    command_env: Names = Field(
+        default=(),
+        examples=["LANG,TZ,HTTPS_PROXY"],
+        description="Names of the worker's own variables that commands get besides PATH, HOME,"
+        " SHELL, LOGNAME and USER. None whose name begins with TICKRAIL_.",
+    )
+    command_limits: Names = Field(
+        default=(),
+        examples=["memory=2GiB,cpu=1h"],
+        description="What each process of a command may use at most: `cpu`, `memory` (address"
+        " space), `file_size`, `open_files`, `processes`. A target may ask for less.",
+    )
     worker_queues: Names = Field(
         default=("default",), min_length=1, description="Queues that this worker serves."
     )
