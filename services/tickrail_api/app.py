@@ -27,7 +27,9 @@ from tickrail.engine.letter_operations import LetterWork
 from tickrail.engine.members import MemberDirectory
 from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
-from tickrail.executors.egress import EgressPolicy, check_url
+from tickrail.engine.redrive import Redrives
+from tickrail.executors.egress import check_url
+from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.formats.ics import read_icalendar
 from tickrail.runtime.look import Look
 from tickrail.store.cipher import SecretCipher
@@ -137,6 +139,7 @@ def create_app(
         operations=operations,
         runner=OperationRunner(PostgresOperationQueue(database), operations),
         launches=Launches(clock),
+        redrives=Redrives(),
         calendars=Calendars(CalendarRules(settings.history, read_icalendar), clock),
         members=MemberDirectory(directory),
         look=Look("postgresql", database.trouble, clock),

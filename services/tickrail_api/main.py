@@ -18,7 +18,7 @@ from tickrail.coord.settings import EtcdSettings
 from tickrail.core.clock import Clock, SystemClock
 from tickrail.core.errors import SettingsError
 from tickrail.engine.members import Census
-from tickrail.executors.egress import EgressPolicy
+from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.runtime import service
 from tickrail.runtime.http import StatusServer, listen_error
 from tickrail.runtime.look import Look

@@ -21,7 +21,7 @@ from tests.support.database import PARTITIONS, Database
 from tests.support.memory_coord import MemoryCoordinator, MemoryEtcd
 
 from tickrail.core.clock import Clock, SystemClock
-from tickrail.executors.egress import EgressPolicy
+from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.store.bootstrap import Bootstrapped, bootstrap
 from tickrail.store.keys import SCOPES

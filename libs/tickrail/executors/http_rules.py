@@ -13,7 +13,7 @@ import orjson
 
 from tickrail.core.execution import OK, Outcome, Run, bounded_text
 from tickrail.core.target_webhook import Webhook, split_url
-from tickrail.executors.egress import port_of
+from tickrail.executors.egress_policy import port_of
 
 RawHeaders = list[tuple[bytes, bytes]]
 

@@ -18,7 +18,8 @@ from tests.support.runs import SLOT, Outcomes, make_run
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.execution import Outcome
-from tickrail.executors.egress import EgressGuard, EgressPolicy
+from tickrail.executors.egress import EgressGuard
+from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.webhook import WebhookExecutor, WebhookSettings
 
 LOOPBACK = EgressPolicy.parse("127.0.0.0/8 ::1")

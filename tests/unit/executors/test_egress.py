@@ -11,11 +11,11 @@ from tests.support.clock import FakeClock
 from tickrail.core.errors import SettingsError
 from tickrail.executors.egress import (
     EgressGuard,
-    EgressPolicy,
     RefusedError,
     UnresolvedError,
     check_url,
 )
+from tickrail.executors.egress_policy import EgressPolicy
 
 NOTHING = EgressPolicy()
 PUBLIC = "93.184.216.34"
