@@ -29,6 +29,7 @@ from tickrail.engine.launches import Launches
 from tickrail.engine.members import MemberDirectory
 from tickrail.engine.operations import OperationRunner, Operations
 from tickrail.engine.pauses import Pauses
+from tickrail.engine.redrive import Redrives
 from tickrail.formats import decode_icalendar
 from tickrail.runtime.look import Look
 from tickrail.store.engine import ApiDatabase, ApiTransaction
@@ -56,6 +57,7 @@ class Parts:
     operations: Operations
     runner: OperationRunner
     launches: Launches
+    redrives: Redrives
     calendars: Calendars
     members: MemberDirectory
     look: Look
@@ -131,6 +133,11 @@ class Call:
                 f"An operator's key sees a tenant's data only with {_TENANT_HEADER}: id or name."
             )
         return self._tenant
+
+    @property
+    def names_tenant(self) -> bool:
+        """Whether this is about a tenant's data: its own key asks, or an operator named it."""
+        return self._tenant is not None
 
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
         """The JSON value of the body; None for an empty one.

@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from tickrail_api.schemas.backfill import CancelBackfill, NewBackfill
 from tickrail_api.schemas.base import ProblemDocument
 from tickrail_api.schemas.calendar import NewCalendar
+from tickrail_api.schemas.dead_letter import PurgeMany, Redrive, RedriveMany
 from tickrail_api.schemas.job import NewJob, Pause, Resume, SkipNext, Trigger
 from tickrail_api.schemas.operation import PauseMany, ResumeMany
 from tickrail_api.schemas.other import PreviewRequest
@@ -32,6 +33,9 @@ REQUESTS: Sequence[type[BaseModel]] = (
     CancelBackfill,
     PauseMany,
     ResumeMany,
+    Redrive,
+    RedriveMany,
+    PurgeMany,
     NewSecret,
 )
 """The documents that requests hold; answers come with their routes."""

@@ -76,7 +76,11 @@ class PageParameters(Parameters):
 
 
 def keyset(
-    page: PageParameters, sort: str, scope: Sequence[object], read: Callable[[str], datetime | str]
+    page: PageParameters,
+    sort: str,
+    scope: Sequence[object],
+    read: Callable[[str], datetime | str],
+    read_id: Callable[[str], object] = UUID,
 ) -> PageRequest:
     """The page request of a list sorted by one key and the id.
 
@@ -85,12 +89,13 @@ def keyset(
         sort: the key, with `-` before it for descending.
         scope: what the list is of.
         read: reads the key's value from the cursor.
+        read_id: reads the id from the cursor.
     """
     found = page.position(scope, 2)
     after: Position | None = None
     if found is not None:
         try:
-            after = Position(read(str(found[0])), str(UUID(str(found[1]))))
+            after = Position(read(str(found[0])), str(read_id(str(found[1]))))
         except ValueError:
             raise _bad_cursor() from None
     return PageRequest(sort.removeprefix("-"), not sort.startswith("-"), page.limit, after)

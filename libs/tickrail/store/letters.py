@@ -163,12 +163,21 @@ class UndecodableRow:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages: `since <= at < until`."""
+
+    ids: Sequence[str] = ()
+    queue: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 def list_undecodable(
-    tx: BaseTransaction, page: PageRequest, queue: str | None,
-    since: datetime | None, until: datetime | None,
-) -> Sequence[UndecodableRow]:  # fmt: skip
+    tx: BaseTransaction, page: PageRequest, where: MessageFilter
+) -> Sequence[UndecodableRow]:
     """Messages in order of (at, id): one more than the page's limit, where there is one."""
-    statement = select(undecodable).where(*_of(queue, since, until))
+    statement = select(undecodable).where(*_of(where))
     if page.after is not None:
         statement = statement.where(*_beyond(_U.at, _U.id, page))
     order = (_U.at, _U.id) if page.ascending else (_U.at.desc(), _U.id.desc())
@@ -182,35 +191,29 @@ def find_undecodable(tx: BaseTransaction, letter: str) -> UndecodableRow | None:
     return None if row is None else UndecodableRow(**{str(k): v for k, v in row.items()})
 
 
-def count_undecodable(
-    tx: BaseTransaction, ids: Sequence[str], queue: str | None,
-    since: datetime | None, until: datetime | None,
-) -> int:  # fmt: skip
+def count_undecodable(tx: BaseTransaction, where: MessageFilter) -> int:
     """How many messages of a filter there are."""
-    where = [*_of(queue, since, until), *([_U.id.in_(ids)] if ids else [])]
-    count: int = tx.execute(
-        select(func.count()).select_from(undecodable).where(*where)
-    ).scalar_one()
+    statement = select(func.count()).select_from(undecodable).where(*_of(where))
+    count: int = tx.execute(statement).scalar_one()
     return count
 
 
-def purge_undecodable(
-    tx: BaseTransaction, ids: Sequence[str], queue: str | None,
-    since: datetime | None, until: datetime | None,
-) -> int:  # fmt: skip
-    """Delete messages of a filter; how many there were."""
-    where = [*_of(queue, since, until), *([_U.id.in_(ids)] if ids else [])]
-    return tx.execute(delete(undecodable).where(*where)).rowcount
+def purge_undecodable(tx: BaseTransaction, where: MessageFilter, most: int) -> int:
+    """Delete messages of a filter, the oldest first; how many there were."""
+    oldest = select(_U.id).where(*_of(where)).order_by(_U.at, _U.id).limit(most)
+    return tx.execute(delete(undecodable).where(_U.id.in_(oldest))).rowcount
 
 
-def _of(queue: str | None, since: datetime | None, until: datetime | None) -> list[Any]:
+def _of(where: MessageFilter) -> list[Any]:
     found: list[Any] = []
-    if queue is not None:
-        found.append(_U.queue == queue)
-    if since is not None:
-        found.append(_U.at >= since)
-    if until is not None:
-        found.append(_U.at < until)
+    if where.ids:
+        found.append(_U.id.in_(list(where.ids)))
+    if where.queue is not None:
+        found.append(_U.queue == where.queue)
+    if where.since is not None:
+        found.append(_U.at >= where.since)
+    if where.until is not None:
+        found.append(_U.at < where.until)
     return found
 
 

@@ -85,7 +85,7 @@ def list_launches(call: Reads, query: Annotated[LaunchList, Query()]) -> Respons
     request = keyset(query, query.sort, scope, read_instant)
     with call.read() as tx:
         where = LaunchFilter(
-            job=None if query.job is None else _job(tx, query.job),
+            job=None if query.job is None else job_parameter(tx, query.job),
             states=query.state,
             tags=tags,
             queue=query.queue,
@@ -150,7 +150,13 @@ def cancel_launch(call: Runs, launch: str) -> Response:
     return call.write(effect)
 
 
-def _job(tx: Transaction, text: str) -> JobId:
+def job_parameter(tx: Transaction, text: str) -> JobId:
+    """The job that a query parameter names.
+
+    Raises:
+        InvalidInputError: neither an id nor `name:<name>`.
+        NotFoundError: there is no such job.
+    """
     try:
         found = tx.jobs.find(job_ref(text))
     except ValueError:

@@ -43,9 +43,10 @@ class OperationJob(Document):
 
 
 class OperationError(Document):
-    """Why something was not done to a job; job null: why the operation failed."""
+    """Why something was not done to a job or a launch; job null: why the operation failed."""
 
     job: OperationJob | None
+    launch: str | None = Field(None, description="The launch that refused; of dead letters only.")
     code: str
     detail: str
 
@@ -59,16 +60,16 @@ class OperationRequest(Document):
 
 
 class Operation(Document):
-    """Work on many jobs, done in batches."""
+    """Work on many jobs or dead letters, done in batches."""
 
     id: str
-    kind: Literal["jobs.pause", "jobs.resume"]
+    kind: Literal["jobs.pause", "jobs.resume", "dead_letters.redrive", "dead_letters.purge"]
     state: Literal["running", "finished", "cancelled", "failed"]
     request: OperationRequest
-    total: int = Field(description="Jobs of the filter.")
-    done: int = Field(description="Jobs dealt with.")
-    changed: int = Field(description="Jobs changed; one that was so already is not.")
-    failed: int = Field(description="Jobs that refused it, such as finished ones.")
+    total: int = Field(description="Jobs or dead letters of the filter.")
+    done: int = Field(description="Those dealt with.")
+    changed: int = Field(description="Those changed; one that was so already is not.")
+    failed: int = Field(description="Those that refused it, such as finished jobs.")
     errors: list[OperationError] = Field(description="Why; the first hundred.")
     created_by: str
     created_at: Instant

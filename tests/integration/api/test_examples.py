@@ -25,6 +25,11 @@ def begun(world: World, path: str, past: dict[str, str]) -> dict[str, str]:
     if "{backfill}" in path:
         made = world.acme.post("/v1/jobs/name:subject/backfills", past, expect=202)
         return {"backfill": made["id"]}
+    if path.endswith("/redrive"):
+        world.database.run(
+            "update launches set state = 'dead', phase = 3, finished_at = now(), dead_at = now()"
+            " where state = 'due'"
+        )
     if "{operation}" in path:
         made = world.acme.post("/v1/jobs/pause", {"filter": {}}, expect=202)
         return {"operation": made["id"]}

@@ -36,6 +36,8 @@ LAUNCH_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/launches/{launch}", None),
     ("GET", "/v1/launches/{launch}/attempts", None),
     ("POST", "/v1/launches/{launch}/cancel", None),
+    ("POST", "/v1/launches/{launch}/redrive", None),
+    ("GET", "/v1/dead-letters/{launch}", None),
 ]
 WORK_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/backfills/{backfill}", None),
@@ -60,6 +62,8 @@ def test_every_route_that_takes_an_id_is_tried_here(world: World) -> None:
         for path, operations in world.answers.document["paths"].items()
         for verb in operations
         if "{" in path and not path.startswith("/v1/system/")
+        # An undecodable message belongs to no tenant: test_undecodable.py.
+        and "{offset}" not in path
     }
     assert named == served
 
