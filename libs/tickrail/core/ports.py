@@ -11,7 +11,7 @@ back in a `FenceReport`; the rows of such partitions are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +24,7 @@ from tickrail.core.ids import (
     Partition,
     TenantId,
 )
+from tickrail.core.limits import Limit, Scope
 from tickrail.core.plan import Decision
 from tickrail.core.policies import Concurrency
 from tickrail.core.states import State
@@ -105,7 +106,7 @@ class Lane(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A due launch, with what a publication of it needs."""
+    """A due launch, with what a publication of it needs. `weight`: its tenant's share of turns."""
 
     id: LaunchId
     scheduled_at: datetime
@@ -116,6 +117,7 @@ class Publication(NamedTuple):
     priority: int
     attempt: int
     due_at: datetime
+    weight: int = 1
 
     @property
     def lane(self) -> Lane:
@@ -218,13 +220,21 @@ class Ticked:
     fence: FenceReport = field(default_factory=FenceReport)
 
 
+class Load(NamedTuple):
+    """A limit, and how many launches are under way to it: published, or refused by it."""
+
+    limit: Limit
+    under_way: int
+
+
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Due launches found for the relay, and what is in flight already."""
+    """Due launches found for the relay, what is in flight already, and what is limited."""
 
     now: datetime
     due: Sequence[Publication] = ()
     queued: Mapping[Lane, int] = field(default_factory=dict)
+    loads: Mapping[Scope, Load] = field(default_factory=dict)
     next_due: datetime | None = None
     more: bool = False
 
@@ -316,10 +326,20 @@ class OwnerStore(Protocol):
         """How much of each lane is published and not started."""
         ...
 
-    def backlog(self, owned: Owned, limit: int) -> Backlog:
+    def backlog(
+        self, owned: Owned, limit: int, others: Collection[tuple[TenantId, str]] = ()
+    ) -> Backlog:
         """Due launches whose time has come, the oldest `limit` of each tenant in each lane.
 
-        Of each partition, that is.
+        Of each partition, that is. What is paused is left out. `loads` has the limits of the
+        tenants and queues found, and of `others`.
+        """
+        ...
+
+    def rouse(self, owned: Owned) -> Swept:
+        """Make due, since when they were, launches that wait at a limit and may try again.
+
+        Those whose token has come, and as many as there are places that nobody told them of.
         """
         ...
 

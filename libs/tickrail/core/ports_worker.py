@@ -36,7 +36,8 @@ class Claimed(NamedTuple):
     """A claim that was granted.
 
     `definition` is the JSON text of the version it was planned with; `payload` the override of a
-    trigger or a backfill, as JSON text, or None.
+    trigger or a backfill, as JSON text, or None. `limited`: it holds a place under a limit, which
+    its end must give back.
     """
 
     id: LaunchId
@@ -57,6 +58,7 @@ class Claimed(NamedTuple):
     payload: str | None
     redrive_count: int
     origin: str = ORIGIN_SCHEDULE
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class ClaimAnswer:
 
     `refused` holds, by launch id, one of `duplicate` (running or queued again under a later
     attempt's message), `stale` (an attempt that is over), `early` (not due yet), `cancelled`,
-    `expired`, `ended`, `unknown` (no such launch).
+    `expired`, `ended`, `unknown` (no such launch), or one of `core.limits.THROTTLED`: a limit
+    stands in the way, the launch is due again and published when it may be tried.
     """
 
     now: datetime
@@ -77,7 +80,7 @@ class Finish(NamedTuple):
     """The end of an attempt.
 
     `verdict` applies unless a cancel was asked for; `result` is the JSON text kept on the launch;
-    `wakes`: the job may have a held launch that waits for this end.
+    `wakes`: the job may have a held launch that waits for this end; `limited`: as in the claim.
     """
 
     id: LaunchId
@@ -92,6 +95,7 @@ class Finish(NamedTuple):
     body: str
     result: str
     wakes: bool = False
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

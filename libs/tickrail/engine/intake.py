@@ -19,6 +19,7 @@ import structlog
 from tickrail.core.clock import Clock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import LaunchId
+from tickrail.core.limits import THROTTLED
 from tickrail.core.messages import LaunchMessage, UndecodableError, UndecodableLetter
 from tickrail.core.offsets import OffsetTracker
 from tickrail.core.ports_bus import Assignment, Consumer, Position, Record
@@ -300,6 +301,8 @@ class Intake:
         for launch, reason in answer.refused.items():
             w = by_id[launch]
             self._metrics.count("claims_total", outcome=reason)
+            if reason in THROTTLED:
+                self._metrics.count("tenant_throttled_total", reason=reason)
             self.offset_done(w.place, w.offset)
         return len(picked)
 

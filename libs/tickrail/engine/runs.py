@@ -305,6 +305,7 @@ class Runs:
             result,
             # The next launch of a backfill waits for this end, whatever the overlap policy.
             wakes=a.job is None or a.job.wakes or c.origin.startswith(ORIGIN_BACKFILL),
+            limited=c.limited,
         )
 
     def _verdict(self, a: Active, o: Outcome) -> Verdict:

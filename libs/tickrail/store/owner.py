@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from psycopg import errors as pg
 
-from tickrail.core.ids import JobId, LaunchId, Partition
+from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
 from tickrail.core.ports import (
     Backlog,
     DueJob,
@@ -24,7 +24,6 @@ from tickrail.core.ports import (
     Lane,
     LostClaim,
     Marked,
-    NewLaunch,
     OpenCount,
     OwedLetter,
     Owned,
@@ -42,6 +41,8 @@ from tickrail.store.backfill_pass import BackfillPass
 from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
 from tickrail.store.fence import hold_fence
+from tickrail.store.launch_rows import launch_columns
+from tickrail.store.limits import OwnerLimits, drop_stale, leave, loads
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session
 from tickrail.store.worker import EndRow, end_attempts, settle
@@ -82,6 +83,7 @@ class PostgresOwnerStore:
         self._days = DayKeeper()
         self._calendars = CalendarReader()
         self._backfills = BackfillPass(self._session, self._days, self._calendars, self._history)
+        self._limits = OwnerLimits()
         self._since = _FAR_PAST
         self._since_read: datetime | None = None
 
@@ -217,7 +219,7 @@ class PostgresOwnerStore:
         )
         fresh: set[LaunchId] = set()
         if pairs:
-            rows = cursor.execute(_SQL["insert_launches"], _launch_columns(owned, pairs)).fetchall()
+            rows = cursor.execute(_SQL["insert_launches"], launch_columns(owned, pairs)).fetchall()
             fresh = {cast("LaunchId", r[0]) for r in rows}
         if skips:
             cursor.execute(
@@ -262,7 +264,9 @@ class PostgresOwnerStore:
 
     # --- the relay ------------------------------------------------------------------------------
 
-    def backlog(self, owned: Owned, limit: int) -> Backlog:
+    def backlog(
+        self, owned: Owned, limit: int, others: Collection[tuple[TenantId, str]] = ()
+    ) -> Backlog:
         """Due launches whose time has come, the oldest `limit` of each tenant in each lane."""
         partitions = list(owned)
         with self._session.transaction() as cursor:
@@ -270,13 +274,21 @@ class PostgresOwnerStore:
             now = _now(cursor)
             since = self._look_back(cursor, now)
             keys = {"partitions": partitions, "since": since}
-            due = cursor.execute(_SQL["backlog"], {**keys, "limit": limit}).fetchall()
+            rows = cursor.execute(_SQL["backlog"], {**keys, "limit": limit}).fetchall()
+            due = [Publication(*cast("Any", row)) for row in rows]
             queued = cursor.execute(_SQL["queued_counts"], keys).fetchall()
-        return Backlog(
-            now=now,
-            due=[Publication(*cast("Any", row)) for row in due],
-            queued=_by_lane(queued),
-        )
+            pairs = {(p.tenant, p.queue) for p in due} | set(others)
+            limits = loads(cursor, pairs, partitions, since)
+        return Backlog(now=now, due=due, queued=_by_lane(queued), loads=limits)
+
+    def rouse(self, owned: Owned) -> Swept:
+        """Make due what waits at a limit and may try again."""
+        with self._session.transaction() as cursor:
+            if not self._limits.anything_waits(cursor):
+                return Swept()
+            held, fence = hold_fence(cursor, owned, owned)
+            count = self._limits.rouse(cursor, held, _now(cursor))
+        return Swept({"roused": count} if count else {}, fence)
 
     def queued(self, owned: Owned) -> Mapping[Lane, int]:
         """How much of each lane is published and not started."""
@@ -375,6 +387,7 @@ class PostgresOwnerStore:
             keys = {"id": [e.id for e in ends], "scheduled_at": [e.scheduled_at for e in ends]}
             free = {row[0] for row in cursor.execute(_SQL["lock_lost"], keys)}
             states = end_attempts(cursor, [e for e in ends if e.id in free])
+            leave(cursor, [(e.id, e.scheduled_at) for e in ends if e.id in states])
         return Swept(Counter(state.value for state in states.values()), fence)
 
     def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:
@@ -425,6 +438,7 @@ class PostgresOwnerStore:
             ended = [self._history]
             cursor.execute("delete from backfills where finished_at < now() - %s", ended)
             cursor.execute("delete from operations where finished_at < now() - %s", ended)
+            drop_stale(cursor)
         return dropped
 
     def _look_back(self, cursor: Cursor, now: datetime) -> datetime:
@@ -454,28 +468,6 @@ def _now(cursor: Cursor) -> datetime:
 def _next_due(cursor: Cursor, partitions: Sequence[Partition]) -> datetime | None:
     row = cursor.execute(_SQL["next_due"], {"partitions": list(partitions)}).fetchone()
     return cast("datetime | None", row[0]) if row else None
-
-
-def _launch_columns(owned: Owned, pairs: Sequence[tuple[DueJob, NewLaunch]]) -> dict[str, object]:
-    return {
-        "id": [n.id for _, n in pairs],
-        "scheduled_at": [n.scheduled_at for _, n in pairs],
-        "tenant_id": [j.tenant for j, _ in pairs],
-        "job_id": [j.id for j, _ in pairs],
-        "job_version": [j.version for j, _ in pairs],
-        "partition": [j.partition for j, _ in pairs],
-        "queue": [n.queue for _, n in pairs],
-        "priority": [n.priority for _, n in pairs],
-        "state": [n.state.value for _, n in pairs],
-        "max_attempts": [n.max_attempts for _, n in pairs],
-        "rerun": [n.rerun for _, n in pairs],
-        "visibility": [n.visibility for _, n in pairs],
-        "due_at": [n.due_at for _, n in pairs],
-        "start_before": [n.start_before for _, n in pairs],
-        "epoch": [owned[j.partition] for j, _ in pairs],
-        "concurrency_key": [n.concurrency and n.concurrency.key for _, n in pairs],
-        "concurrency_limit": [n.concurrency and n.concurrency.limit for _, n in pairs],
-    }
 
 
 __all__ = ["FenceReport", "PostgresOwnerStore", "owed_letter", "owner_settings"]

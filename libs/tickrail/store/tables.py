@@ -185,6 +185,13 @@ Index(
     postgresql_where=text("(claim IS NULL)"),
 )
 Index(
+    "holds_owed",
+    holds.c.tenant_id,
+    holds.c.scope,
+    holds.c.name,
+    postgresql_where=text("(reason = 'rate'::text)"),
+)
+Index(
     "holds_placed",
     holds.c.tenant_id,
     holds.c.scope,

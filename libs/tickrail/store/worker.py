@@ -23,6 +23,7 @@ from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 from tickrail.store.fence import advance_claims
 from tickrail.store.installation import waits_for_standby
+from tickrail.store.limits import ask, leave, place
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session, SessionPool
 
@@ -128,27 +129,28 @@ class PostgresWorkerStore:
 
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
         """Claim what can start now; for the rest, why not."""
-        keys: dict[str, object] = {
-            "id": [r.id for r in requests],
-            "scheduled_at": [r.scheduled_at for r in requests],
-        }
         with self._claims.transaction() as cursor:
+            asked = ask(cursor, requests)
+            refused = {} if asked is None else {i: r.reason for i, r in asked.refused.items()}
+            may = [r for r in requests if r.id not in refused] if refused else requests
             rows = cursor.execute(
                 _SQL["claim"],
                 {
-                    **keys,
-                    "attempt": [r.attempt for r in requests],
+                    "id": [r.id for r in may],
+                    "scheduled_at": [r.scheduled_at for r in may],
+                    "attempt": [r.attempt for r in may],
                     "worker": worker,
                 },
             ).fetchall()
             granted = [Claimed(*cast("Any", row)) for row in rows]
+            if asked is not None:
+                place(cursor, asked, granted)
+                granted = [c._replace(limited=bool(asked.granted.get(c.id))) for c in granted]
             row = cursor.execute("select clock_timestamp()").fetchone()
             now = cast("datetime", row[0] if row else None)
-            refused: dict[LaunchId, str] = {}
-            if len(granted) < len(requests):
+            if len(granted) < len(may):
                 got = {c.id for c in granted}
-                rest = [r for r in requests if r.id not in got]
-                refused = _why_refused(cursor, rest)
+                refused |= _why_refused(cursor, [r for r in may if r.id not in got])
             self._written("claim")
         return ClaimAnswer(now, granted, refused)
 
@@ -193,7 +195,8 @@ class PostgresWorkerStore:
                     ],
                 )
             )
-            if any(e.wakes for e in ends):
+            left = [(e.id, e.scheduled_at) for e in ends if e.limited and e.id in states]
+            if leave(cursor, left) or any(e.wakes for e in ends):
                 cursor.execute("select pg_notify(%s, '')", [WAKE_CHANNEL])
             self._written("finish")
         return FinishAnswer(states, [e.id for e in ends if e.id not in states])

@@ -228,10 +228,11 @@ with recursive heads as (
   ) n
 )
 select d.id, d.scheduled_at, d.job_id, d.tenant_id, d.partition, d.queue, d.priority, d.attempt,
-       d.due_at
+       d.due_at, t.weight
 from heads
 join tenants t on t.id = heads.tenant_id and t.state = 'active'
 join queues q on q.name = heads.queue and not q.paused
+left join limits x on x.tenant_id = heads.tenant_id and x.scope = 'queue' and x.name = heads.queue
 cross join lateral (
   select * from launches l
   where l.partition = heads.partition and l.phase = 1 and l.queue = heads.queue
@@ -239,6 +240,7 @@ cross join lateral (
   order by l.due_at
   limit %(limit)s
 ) d
+where x.paused is not true
 
 -- name: queued_counts
 -- How much of each class of each queue is published and not started.

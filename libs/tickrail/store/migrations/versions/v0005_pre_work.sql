@@ -59,6 +59,7 @@ create table holds (
   primary key (tenant_id, scope, name, launch_id)
 ) with (fillfactor = 70);
 create index holds_waiting on holds (tenant_id, scope, name, priority, asked_at) where claim is null;
+create index holds_owed on holds (tenant_id, scope, name) where reason = 'rate';
 create index holds_placed on holds (tenant_id, scope, name) where claim is not null;
 
 -- At most `concurrency_limit` launches with the same key of a tenant run at a time. `progress` is
