@@ -8,9 +8,11 @@ when it begins. Run as a file of its own by `process.py`; imports nothing but th
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
+import signal
 import sys
 
 _CPU_GRACE = 5
@@ -36,12 +38,35 @@ def limit(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (min(limits[name], most), most))
 
 
+def become(paths: list[str], argv: list[str], env: dict[str, str]) -> None:
+    """Become the first of these programs that can be run.
+
+    Raises:
+        OSError: none can; that of the one which is there, if one is.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and that is inherited
+    error = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for path in paths:
+        try:
+            os.execve(path, argv, env)  # noqa: S606 - a target is a program, no shell
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as e:
+            error = e
+    raise error
+
+
 def main() -> None:
     """Read, limit, switch, become."""
     source, status = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(status, False)
     with os.fdopen(source, "rb") as file:
         plan = json.load(file)
+    argv, env = plan["argv"], plan["env"]
+    # Before the switch: the other user may not be able to read what Python would load for this.
+    folders = [""] if "/" in argv[0] else os.get_exec_path(env)
+    paths = [os.path.join(folder, argv[0]) for folder in folders]  # noqa: PTH118 - of any folder
     try:
         if plan["identity"] is not None:
             uid, gid, groups = plan["identity"]
@@ -49,7 +74,7 @@ def main() -> None:
             os.setgid(gid)
             os.setuid(uid)
         limit(plan["limits"])
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - a target is one
+        become(paths, argv, env)
     except OSError as e:
         os.write(status, json.dumps([e.errno, e.strerror]).encode())
     except ValueError as e:
