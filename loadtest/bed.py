@@ -108,7 +108,7 @@ def bed(args: argparse.Namespace) -> Iterator[Bed]:
             **os.environ,
             "TICKRAIL_ETCD_ENDPOINTS": addresses.etcd_endpoints,
             "TICKRAIL_KAFKA_BOOTSTRAP": addresses.kafka_bootstrap,
-            "TICKRAIL_WORKER_TARGETS": "noop,command",
+            "TICKRAIL_WORKER_TARGETS": "noop,command,webhook",
             "TICKRAIL_WORKER_CONCURRENCY": str(args.concurrency),
             "TICKRAIL_RELAY_OUTSTANDING": str(args.outstanding),
             "TICKRAIL_LOG_LEVEL": args.log_level,

@@ -30,6 +30,8 @@ FLAGS: dict[str, tuple[str, ...]] = {
     "bootstrap": ("database",),
 }
 """Command -> the settings that are its flags, by the beginning of their names."""
+SHORTER = {"worker_app": "--app"}
+"""A further flag for a setting."""
 
 
 def names_of(prefixes: Iterable[str]) -> list[str]:
@@ -64,7 +66,8 @@ def settings_options(*prefixes: str) -> Callable[[F], F]:
                     f"{flag}/--no-{name.replace('_', '-')}", default=None, help=text
                 )(command)
             else:
-                command = click.option(flag, name, metavar="VALUE", help=text)(command)
+                flags = [flag, *([SHORTER[name]] if name in SHORTER else [])]
+                command = click.option(*flags, name, metavar="VALUE", help=text)(command)
         return command
 
     return decorate

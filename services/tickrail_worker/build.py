@@ -34,13 +34,14 @@ from tickrail.runtime.failpoints import Failpoints, Inside, Watched
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.cipher import SecretCipher
-from tickrail.store.installation import Installation, read_installation
+from tickrail.store.installation import Installation, queue_kinds, read_installation
 from tickrail.store.reports import PostgresReportStore
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.target_facts import PostgresTargetFacts
 from tickrail.store.worker import PostgresWorkerStore
 from tickrail_worker.executors import executors
 from tickrail_worker.presence import worker_info
+from tickrail_worker.served import check_queues, find_app, served_kinds
 
 WEIGHTS = {"high": 6, "normal": 3, "low": 1}
 RETRY_WEIGHT = 2
@@ -62,6 +63,7 @@ class Parts:
     reports: RunReports
     presence: Presence
     facts: PostgresTargetFacts
+    targets: tuple[str, ...]
 
 
 def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
@@ -70,8 +72,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     Raises:
         UnavailableError, BusError: a server does not answer.
         SetupError: the installation is not as this process needs it.
-        SettingsError: there is no such failpoint.
+        SettingsError: there is no such failpoint, or the app of tasks cannot be loaded.
     """
+    app = find_app(settings)
     failpoints = Failpoints.parse(settings.failpoints)
     database = DatabaseSettings(
         settings.database_url, name=settings.name, prepare=settings.prepare_statements
@@ -79,6 +82,8 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     installation = read_installation(
         database, partitions=settings.partitions, role="tickrail_engine"
     )
+    targets = served_kinds(settings, app)
+    check_queues(targets, queue_kinds(database, settings.worker_queues))
     kafka = KafkaSettings(
         **settings.group("kafka"), topic_prefix=settings.topic_prefix, client_id=settings.name
     )
@@ -108,7 +113,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         store,
         [
             failpoints.watch(e, "executor", EXECUTOR_POINTS)
-            for e in executors(settings, clock, kafka, facts)
+            for e in executors(settings, clock, kafka, facts, metrics, app)
         ],
         clock,
         metrics,
@@ -127,7 +132,8 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         decode=decode_launch,
         bury=lambda letter: _bury(buried, prefix, queues, letter),
     )
-    info = worker_info(settings, (), lambda: runs.count, lambda: intake.closed)
+    tasks = () if app is None else tuple(sorted(app.tasks))
+    info = worker_info(settings, targets, tasks, lambda: runs.count, lambda: intake.closed)
     return Parts(
         intake,
         runs,
@@ -139,6 +145,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         reports,
         Presence(report_store, info),
         facts,
+        targets,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 
 from tickrail.bus.config import KafkaSettings
@@ -11,19 +12,27 @@ from tickrail.bus.targets import target_settings
 from tickrail.core.clock import Clock
 from tickrail.core.errors import Problem, SettingsError
 from tickrail.core.execution import Executor
+from tickrail.core.ports_metrics import Metrics
 from tickrail.core.resource_limits import parse_limits
 from tickrail.executors.command import CommandExecutor, CommandSettings
 from tickrail.executors.egress import EgressGuard
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.kafka import KafkaExecutor, KafkaTargetSettings
 from tickrail.executors.noop import NoopExecutor
+from tickrail.executors.task import TaskExecutor, TaskSettings
 from tickrail.executors.webhook import WebhookExecutor
 from tickrail.runtime.settings import Settings
+from tickrail.sdk.app import App
 from tickrail.store.target_facts import PostgresTargetFacts
 
 
 def executors(
-    settings: Settings, clock: Clock, kafka: KafkaSettings, facts: PostgresTargetFacts
+    settings: Settings,
+    clock: Clock,
+    kafka: KafkaSettings,
+    facts: PostgresTargetFacts,
+    metrics: Metrics,
+    app: App | None,
 ) -> list[Executor]:
     """An executor for each kind of target that this worker may run.
 
@@ -32,6 +41,8 @@ def executors(
         clock: the clock.
         kafka: how Tickrail's own cluster is reached.
         facts: secrets, and what tenants may reach.
+        metrics: where executors tell of themselves.
+        app: the tasks that it runs.
     """
     found: list[Executor] = []
     kinds = settings.worker_targets
@@ -46,6 +57,12 @@ def executors(
         found.append(KafkaExecutor(publisher, facts.kafka_topics, clock, own))
     if "command" in kinds:
         found.append(CommandExecutor(clock, command_settings(settings, os.environ), facts))
+    if app is not None:
+        bound = TaskSettings(
+            max_concurrency=settings.task_concurrency,
+            program=(sys.executable, "-P", "-m", "tickrail.sdk.child", settings.worker_app),
+        )
+        found.append(TaskExecutor(app.tasks, clock, metrics, bound))
     if "noop" in kinds:
         found.append(NoopExecutor())
     return found

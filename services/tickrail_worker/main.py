@@ -78,7 +78,7 @@ class Worker:
             "serving",
             status=f"http://{self._status.host}:{self._status.port}",
             queues=list(settings.worker_queues),
-            targets=list(settings.worker_targets),
+            targets=list(parts.targets),
         )
         service.tell_standby(synchronous=parts.installation.synchronous_standby)
 

@@ -12,6 +12,7 @@ from tickrail.runtime.settings import Settings
 
 def worker_info(
     settings: Settings,
+    targets: tuple[str, ...],
     tasks: tuple[str, ...],
     count: Callable[[], int],
     closing: Callable[[], bool],
@@ -20,6 +21,7 @@ def worker_info(
 
     Args:
         settings: what it serves.
+        targets: the kinds of target that it runs.
         tasks: names of the functions that it can run.
         count: how many runs it has.
         closing: whether it drains.
@@ -31,7 +33,7 @@ def worker_info(
             identity,
             settings.name,
             settings.worker_queues,
-            settings.worker_targets,
+            targets,
             tasks,
             version("tickrail"),
             settings.worker_concurrency,

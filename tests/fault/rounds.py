@@ -24,7 +24,7 @@ TTL = 5.0
 """The lease of the schedulers here."""
 VISIBILITY = 5.0
 """The claims of the workers here."""
-ENVIRONMENT = {"TICKRAIL_WORKER_TARGETS": "webhook", "TICKRAIL_EGRESS_ALLOW": "127.0.0.0/8"}
+ENVIRONMENT = {"TICKRAIL_WORKER_TARGETS": "webhook,kafka", "TICKRAIL_EGRESS_ALLOW": "127.0.0.0/8"}
 REACHED_WITHIN = 30.0
 ENDED_WITHIN = 90.0
 JOB: Mapping[str, Any] = {

@@ -136,7 +136,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
                     partitions=PARTITIONS,
                     environment={
                         "TICKRAIL_ETCD_ENDPOINTS": cluster.endpoints,
-                        "TICKRAIL_WORKER_TARGETS": "noop,webhook",
+                        "TICKRAIL_WORKER_TARGETS": "noop,webhook,kafka",
                         "TICKRAIL_EGRESS_ALLOW": "127.0.0.0/8",
                     },
                     prepare=install,

@@ -33,7 +33,7 @@ RESUMES_WITHIN = 10.0
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[Installation, Effects]]:
     environment = {
-        "TICKRAIL_WORKER_TARGETS": "noop,webhook",
+        "TICKRAIL_WORKER_TARGETS": "noop,webhook,kafka",
         "TICKRAIL_EGRESS_ALLOW": "127.0.0.0/8",
         "TICKRAIL_LOST_AFTER": str(LOST_AFTER),
     }

@@ -95,7 +95,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
         Effects() as effects,
         installation(
             environment={
-                "TICKRAIL_WORKER_TARGETS": "noop,webhook",
+                "TICKRAIL_WORKER_TARGETS": "noop,webhook,kafka",
                 "TICKRAIL_EGRESS_ALLOW": "127.0.0.0/8",
                 # A failover may lose a claim and keep the mark: then only this rule is left.
                 "TICKRAIL_LOST_AFTER": "10",

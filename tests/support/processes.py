@@ -312,7 +312,7 @@ def installation(
             "TICKRAIL_DATABASE_URL": urls.engine,
             "TICKRAIL_ETCD_ENDPOINTS": found.etcd_endpoints,
             "TICKRAIL_KAFKA_BOOTSTRAP": found.kafka_bootstrap,
-            "TICKRAIL_WORKER_TARGETS": "noop",
+            "TICKRAIL_WORKER_TARGETS": "noop,webhook,kafka",
             "TICKRAIL_LEASE_TTL": "5",
             "TICKRAIL_RENEW_EVERY": "1.5",
             "TICKRAIL_LOG_FORMAT": "json",

@@ -84,6 +84,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("retries_total", "counter", "Failed attempts that will be tried again.", ("reason",)),
     Metric("stale_results_total", "counter", "Results whose claim was another's by then."),
     Metric("messages_undecodable_total", "counter", "Kafka messages that could not be read."),
+    Metric(
+        "task_loop_lag_seconds",
+        "gauge",
+        "How late the event loop of tasks, or the whole process, was at most in the last minute.",
+    ),
+    Metric("task_runs_overdue", "gauge", "Tasks that go on past their time limit."),
     Metric("consumer_lag", "gauge", "Messages not yet read by this worker.", ("topic",)),
     # Dead letters
     Metric("dead_letters_total", "counter", "Launches given up.", ("reason",)),

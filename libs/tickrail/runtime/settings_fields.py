@@ -237,10 +237,23 @@ class Settings(BaseModel):
         default=("default",), min_length=1, description="Queues that this worker serves."
     )
     worker_targets: Kinds = Field(
-        default=("webhook", "kafka", "task"),
+        default=("webhook", "kafka"),
         min_length=1,
-        description="Kinds of target that this worker runs. `command` runs programs on its machine,"
+        description="Kinds of target that this worker runs, and `task` besides where it has an app;"
+        " it refuses to start on a queue that serves more. `command` runs programs on its machine,"
         " `noop` does nothing (for load tests): both only where they are named here.",
+    )
+    worker_app: str = Field(
+        default="",
+        examples=["tasks:app"],
+        description="The Python app whose tasks this worker runs: `module:app`, looked for in the"
+        " present folder first; `module` alone where there is one app in it.",
+    )
+    task_concurrency: int = Field(
+        default=32,
+        ge=1,
+        le=4096,
+        description="Tasks at a time that are no `async` functions: in a thread or a process each.",
     )
     drain_grace: Seconds = Field(
         default=30.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, cast
@@ -152,6 +153,15 @@ def queue_names(settings: DatabaseSettings) -> list[str]:
     """The installation's queues."""
     with border(), connect(settings, autocommit=True) as conn:
         return [str(row[0]) for row in conn.execute("select name from queues order by name")]
+
+
+def queue_kinds(settings: DatabaseSettings, queues: Sequence[str]) -> dict[str, list[str]]:
+    """The kinds of target that these queues serve; those that there are not are left out."""
+    with border(), connect(settings, autocommit=True) as conn:
+        rows = conn.execute(
+            "select name, kinds from queues where name = any(%s) order by name", [list(queues)]
+        )
+        return {str(row[0]): [str(kind) for kind in row[1]] for row in rows}
 
 
 def _revision_text(revision: str | None) -> str:

@@ -119,7 +119,7 @@ PREVIEW = {
 }
 QUEUE = {
     "name": "default",
-    "kinds": ["kafka", "task", "webhook"],
+    "kinds": ["kafka", "webhook"],
     "paused": False,
     "created_at": "2026-03-01T12:00:00Z",
 }

@@ -22,6 +22,9 @@ grant update (version, weight, egress, kafka_topics) on tenants to tickrail_api;
 
 alter table queues add column version int not null default 1;
 grant insert, update, delete on queues to tickrail_api;
+-- A worker must run all that its queue serves, and only one with an app of its own runs tasks. No
+-- version before this one could make a job with a task.
+update queues set kinds = array_remove(kinds, 'task') where name = 'default';
 
 -- How much may run at once and start in a time. Scope `tenant` (name empty), `queue` (a queue's
 -- name), `key` (a concurrency key). The zero tenant's rows are the installation's. `tokens` is what
