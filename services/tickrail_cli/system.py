@@ -12,6 +12,7 @@ from tickrail_cli.config import settings_options
 from tickrail_cli.context import PATIENCE, Context, NearGroup, pass_session, shared_options
 from tickrail_cli.members import drain, members, partitions, undrain
 from tickrail_cli.output import Column
+from tickrail_cli.workers import workers
 
 MOVES = (
     Column("changed", "changed_at", "time"),
@@ -32,7 +33,7 @@ def system() -> None:
     """Look at the installation (with an operator's key)."""
 
 
-for _command in (members, partitions, drain, undrain):
+for _command in (members, partitions, drain, undrain, workers):
     system.add_command(_command)
 
 

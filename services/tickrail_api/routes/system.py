@@ -1,9 +1,9 @@
-"""/v1/system/members and /v1/system/partitions: who owns what, and drains. For operators' keys."""
+"""/v1/system: schedulers and who owns what, drains, workers. For operators' keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -14,8 +14,10 @@ from tickrail.core.durations import format_duration
 from tickrail.core.errors import MalformedError
 from tickrail.core.ids import Epoch, Partition, uuid7
 from tickrail.engine.members import MemberView, PartitionView
+from tickrail.engine.presence import ABSENT_AFTER, FORGET_AFTER
 from tickrail.store.audit import write_operator_audit
 from tickrail.store.engine import list_partitions, read_generation
+from tickrail.store.workers import list_workers
 from tickrail_api.call import Answer, Call, ChangesInstallation, Operates, no_parameters
 from tickrail_api.openapi import answers, page
 from tickrail_api.paging import PageParameters, listed, number_after
@@ -23,10 +25,13 @@ from tickrail_api.schemas.system import (
     DRAINED,
     MEMBERS,
     PARTITION,
+    WORKER,
     Drained,
     MemberPage,
     PartitionPage,
+    WorkerPage,
 )
+from tickrail_api.views import named_row
 
 router = APIRouter(tags=["installation"])
 plain = [Depends(no_parameters)]
@@ -59,6 +64,19 @@ def partitions(call: Operates, query: Annotated[PageParameters, Query()]) -> Res
     views = call.parts.members.partitions(stored, generation)
     documents = [_partition(views[Partition(r["partition"])], r) for r in items]
     return Answer(listed(documents, more)).response()
+
+
+@router.get("/v1/system/workers", dependencies=plain, responses=answers(WorkerPage, page(WORKER)))
+def workers(call: Operates) -> Response:
+    """The workers that are there: what each serves and how much it runs.
+
+    One that dies is shown for up to a minute. For operators' keys; scope: read.
+    """
+    with call.parts.database.installation() as tx:
+        rows = list_workers(tx, FORGET_AFTER)
+        now = tx.now
+    items = [{**named_row(r), "state": _worker_state(r, now - ABSENT_AFTER)} for r in rows]
+    return Answer(listed(items, None)).response()
 
 
 @router.post(
@@ -95,6 +113,12 @@ def undrain(call: ChangesInstallation, member: str) -> Response:
         _audit(call, tx, "member.undrain", name)
         parts.members.undrain(name)
     return Answer(None, 204).response()
+
+
+def _worker_state(row: Mapping[str, Any], since: datetime) -> str:
+    if row["seen_at"] < since:
+        return "absent"
+    return "draining" if row["draining"] else "active"
 
 
 def _audit(call: Call, tx: Any, action: str, name: str) -> None:  # noqa: ANN401 - a transaction of the store

@@ -1,4 +1,4 @@
-"""Documents of members and partitions."""
+"""Documents of members, partitions and workers."""
 
 from __future__ import annotations
 
@@ -84,6 +84,32 @@ class Drained(Document):
     items: list[Member]
 
 
+class Worker(Document):
+    """A worker process."""
+
+    id: str = Field(description="The name and a random part, new at each start.")
+    name: str
+    state: Literal["active", "draining", "absent"] = Field(
+        description="`absent`: not heard of for 20 s; taken off the list after 60 s."
+    )
+    queues: list[str]
+    kinds: list[str] = Field(description="The kinds of target that it runs.")
+    tasks: list[str] = Field(description="The tasks that it knows.")
+    version: str
+    concurrency: int = Field(description="Runs that it holds open at most.")
+    running: int
+    draining: bool
+    started_at: Instant
+    seen_at: Instant
+
+
+class WorkerPage(Document):
+    """All workers."""
+
+    items: list[Worker]
+    next_cursor: str | None
+
+
 PARTITION = {
     "partition": 0,
     "state": "owned",
@@ -107,3 +133,17 @@ MEMBER = {
 }
 MEMBERS = {"items": [MEMBER], "next_cursor": None, "drains_ignored": False}
 DRAINED = {"name": "scheduler-1", "drains_ignored": False, "items": [MEMBER]}
+WORKER = {
+    "id": "worker-1-5f1c9a02",
+    "name": "worker-1",
+    "state": "active",
+    "queues": ["default"],
+    "kinds": ["webhook", "kafka", "task"],
+    "tasks": ["billing.close"],
+    "version": "0.1.0",
+    "concurrency": 256,
+    "running": 12,
+    "draining": False,
+    "started_at": INSTANT,
+    "seen_at": INSTANT,
+}
