@@ -21,6 +21,7 @@ from tickrail.local.progress import Progress, best_progress, step_of
 from tickrail.local.stack import LocalStack
 from tickrail.runtime.settings import Settings
 from tickrail.runtime.signals import StopRequested, StopSignals
+from tickrail.sdk.app import load_app
 from tickrail.sdk.client import ApiError, Client, UnreachableError
 from tickrail.store.installation import read_installation
 from tickrail.store.provision import ROLES, Urls, login_of, provision
@@ -33,7 +34,8 @@ from tickrail_cli.supervisor import Child, Supervisor
 log = structlog.get_logger("tickrail.up")
 
 TENANT = "default"
-TARGETS = ("webhook", "command")
+TARGETS = ("webhook", "kafka", "command")
+TASK = "task"
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 USUAL_API_PORT = 8080
 DRAIN = 10.0
@@ -205,8 +207,20 @@ class Installation:
             logging.getLogger("alembic").setLevel(logging.WARNING)
             servers = self._external() if stack is None else self._local(stack)
             applied = self._migrate(servers.urls.owner)
+            self._let_serve_tasks(servers.urls.owner)
             step.done(f"schema {applied[-1]}" if applied else "up to date")
         return servers
+
+    def _let_serve_tasks(self, url: str) -> None:
+        """The default queue serves tasks where these workers have an app.
+
+        Servers that others run may have other workers too, so there it is not taken away.
+        """
+        served = bool(self._settings.worker_app)
+        if served or not self._plan.external:
+            from tickrail.store.bootstrap import default_queue_serves  # noqa: PLC0415 - needed once
+
+            default_queue_serves(url, TASK, served=served)
 
     def _migrate(self, url: str) -> list[str]:
         """Bring the schema to this version; what was applied."""
@@ -348,7 +362,9 @@ class Installation:
 
 
 def _check(settings: Settings, plan: Plan) -> None:
-    """The servers are either named, with --external, or not."""
+    """The servers are either named, with --external, or not; the workers' app can be loaded."""
+    if settings.worker_app:
+        load_app(settings.worker_app)
     given = settings.model_fields_set
     if plan.external:
         problems = [

@@ -56,7 +56,10 @@ _DATA = click.option(
     metavar="URL",
     help="The same for tickrail_engine.",
 )
-@settings_options("database_url", "etcd_endpoints", "kafka_bootstrap", "partitions", "log", "drain")
+@settings_options(
+    *("database_url", "etcd_endpoints", "kafka_bootstrap", "partitions", "worker_app", "log"),
+    "drain",
+)
 @pass_session
 def up(
     session: Context,

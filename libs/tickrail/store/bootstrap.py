@@ -87,6 +87,28 @@ def bootstrap(
     return Bootstrapped(key.id, key.token, owner, created, list(served[0]) if served else [])
 
 
+def default_queue_serves(owner_url: str, kind: str, *, served: bool) -> None:
+    """Let the queue `default` serve a kind of target, or no longer.
+
+    Args:
+        owner_url: the owner's connection.
+        kind: the kind.
+        served: whether it is to be served.
+
+    Raises:
+        UnavailableError, SetupError: the database does not answer, or has no schema yet.
+    """
+    statement = (
+        "update queues set kinds = array_append(kinds, %(kind)s), version = version + 1"
+        " where name = %(queue)s and not %(kind)s = any(kinds)"
+        if served
+        else "update queues set kinds = array_remove(kinds, %(kind)s), version = version + 1"
+        " where name = %(queue)s and %(kind)s = any(kinds)"
+    )
+    with border(), psycopg.connect(owner_url, connect_timeout=5) as conn:
+        conn.execute(statement, {"kind": kind, "queue": DEFAULT_QUEUE})
+
+
 def _check(tenant: str | None, scopes: Sequence[str], allow: Sequence[str]) -> None:
     problems = [
         Problem("/scopes", f"{scope!r} is no scope", f"of {', '.join(SCOPES)}")
