@@ -27,6 +27,7 @@ from tickrail.core.policies import (
     Priority,
     Retry,
 )
+from tickrail.core.retry_document import read_retry, retry_document
 from tickrail.core.schedule import Schedule, parse_schedule, schedule_document
 from tickrail.core.targets import parse_target, target_document, target_kind
 from tickrail.core.timetable import Allowance, CalendarUse, OnExcluded, Timetable
@@ -129,13 +130,7 @@ class Definition:
             if p.start_deadline is None
             else format_duration(p.start_deadline),
             "visibility_timeout": format_duration(p.visibility_timeout),
-            "retry": {
-                "max_attempts": r.max_attempts,
-                "initial": format_duration(r.initial),
-                "multiplier": r.multiplier,
-                "max": format_duration(r.maximum),
-                "jitter": r.jitter,
-            },
+            "retry": retry_document(r),
         }
 
     def plan_document(self) -> dict[str, Any]:
@@ -197,7 +192,7 @@ def parse_definition(
     description = reader.text("description", "", maximum=4096) or ""
     tags = _tags(reader)
     plan = _plan(reader, job, now, stored=False)
-    retry = _retry(reader)
+    retry = read_retry(reader)
     target = None
     if reader.has("target"):
         target = reader.parse(lambda: parse_target(reader.raw("target"), pointer="/target"))
@@ -237,11 +232,6 @@ def parse_plan(doc: Mapping[str, Any], *, job: JobId, now: datetime) -> Plan:
     attempts = reader.whole("max_attempts", 5, low=1, high=1000)
     reader.finish("plan")
     return replace(plan, max_attempts=attempts)
-
-
-def parse_retry(doc: Mapping[str, Any]) -> Retry:
-    """The retry policy of a canonical definition, from its member `retry`."""
-    return _retry(Reader({"retry": dict(doc)}))
 
 
 def payload_problems(payload: object, pointer: str = "/payload") -> list[Problem]:
@@ -368,19 +358,6 @@ def _misfire(reader: Reader) -> Misfire:
         max_age=r.duration("max_age", _DAY, low=_SECOND),
         order=r.choice("order", CatchUpOrder.OLDEST),
         per_minute=r.whole("per_minute", 60, low=1, high=100_000),
-    )
-    reader.absorb(r)
-    return value
-
-
-def _retry(reader: Reader) -> Retry:
-    r = reader.child("retry")
-    value = Retry(
-        max_attempts=r.whole("max_attempts", 5, low=1, high=1000),
-        initial=r.duration("initial", timedelta(seconds=2), low=timedelta(milliseconds=10)),
-        multiplier=r.number("multiplier", 2, low=1, high=100),
-        maximum=r.duration("max", timedelta(hours=1), low=_SECOND, high=timedelta(days=30)),
-        jitter=r.number("jitter", 0.2, low=0, high=0.9),
     )
     reader.absorb(r)
     return value

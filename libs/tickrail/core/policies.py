@@ -5,9 +5,12 @@ Values only, and the arithmetic that belongs to them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+from tickrail.core.outcomes import matches
 
 
 class MisfirePolicy(StrEnum):
@@ -64,7 +67,8 @@ class Retry:
 
     After failure n the delay is `initial * multiplier^(n-1)`, at most `maximum`, then spread over
     plus or minus `jitter` of itself. `max_attempts` counts failures: at that many, the launch is
-    dead.
+    dead. `on` and `not_on` are patterns of outcomes (`core.outcomes`): a failure named in `not_on`
+    is never tried again, one named in `on` is although its executor holds that for of no use.
     """
 
     max_attempts: int = 5
@@ -72,6 +76,19 @@ class Retry:
     multiplier: float = 2.0
     maximum: timedelta = timedelta(hours=1)
     jitter: float = 0.2
+    on: tuple[str, ...] = ()
+    not_on: tuple[str, ...] = ()
+
+    def again(self, names: Collection[str], *, usual: bool) -> bool:
+        """Whether a failure with these names may be tried again.
+
+        Args:
+            names: its outcome, and its further names.
+            usual: what holds where the policy names none of them.
+        """
+        if any(matches(pattern, names) for pattern in self.not_on):
+            return False
+        return usual or any(matches(pattern, names) for pattern in self.on)
 
     def delay(self, failures: int, spread: float, retry_after: float | None = None) -> timedelta:
         """How long to wait before the attempt that follows failure number `failures`.

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from tickrail.core.policies import Retry
 from tickrail.core.states import State
 
+LONGEST_SNOOZE = timedelta(days=30)
+"""As the cap of a backoff at most is."""
+
 
 class Verdict(NamedTuple):
     """How an attempt's end changes its launch, unless a cancel was asked for."""
@@ -60,6 +63,18 @@ def retry_verdict(
 def success_verdict(attempt: int, failures: int) -> Verdict:
     """The verdict of a success."""
     return Verdict(State.SUCCEEDED, attempt, failures, timedelta(0), dlq_owed=False)
+
+
+def snooze_verdict(seconds: float, *, attempt: int, failures: int) -> Verdict:
+    """What a run that wants to be tried again later does: no failure, and no attempt less.
+
+    Args:
+        seconds: from now; at most `LONGEST_SNOOZE`.
+        attempt: the attempt that ended.
+        failures: failures before this one.
+    """
+    delay = timedelta(seconds=max(0.0, min(seconds, LONGEST_SNOOZE.total_seconds())))
+    return Verdict(State.DUE, attempt + 1, failures, delay, dlq_owed=False)
 
 
 def give_back_verdict(*, started: bool, rerun: bool, attempt: int, failures: int) -> Verdict:

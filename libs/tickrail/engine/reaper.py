@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.definition import parse_retry
+from tickrail.core.dead_letters import WORKER_LOST
 from tickrail.core.ports import FenceReport, LostClaim, Owned, OwnerStore
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.retry_document import parse_retry
 from tickrail.core.verdict import Verdict, retry_verdict
 
 log = structlog.get_logger("tickrail.reaper")
@@ -128,12 +129,13 @@ class Reaper:
 def decide(lost: LostClaim) -> Verdict:
     """The verdict on a launch whose worker is gone: an uncertain failure."""
     spread = random.random()  # noqa: S311 - spreads a backoff, keeps no secret
+    retry = parse_retry(lost.retry)
     return retry_verdict(
-        retryable=True,
+        retryable=retry.again([WORKER_LOST], usual=True),
         certain=False,
         rerun=lost.rerun,
         attempt=lost.attempt,
         failures=lost.failures,
-        retry=parse_retry(lost.retry),
+        retry=retry,
         spread=spread,
     )

@@ -19,12 +19,10 @@ from typing import Any
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.definition import parse_retry
 from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
-from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Executor, Outcome, Run
-from tickrail.core.ids import ORIGIN_BACKFILL, JobId, LaunchId
-from tickrail.core.policies import Retry
+from tickrail.core.execution import CLAIM_LOST, Executor, Outcome, Run
+from tickrail.core.ids import JobId, LaunchId
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.ports_worker import (
@@ -34,7 +32,7 @@ from tickrail.core.ports_worker import (
     WorkerStore,
 )
 from tickrail.core.states import State
-from tickrail.core.verdict import Verdict, give_back_verdict, retry_verdict, success_verdict
+from tickrail.engine.run_ends import finish_of, reason_label
 from tickrail.engine.run_reports import RunReports
 
 log = structlog.get_logger("tickrail.runs")
@@ -287,48 +285,13 @@ class Runs:
             log.warning("dead_letters_still_owed", count=len(dead), error=str(e))
 
     def _finish(self, a: Active, o: Outcome) -> Finish:
-        c = a.claimed
-        verdict = self._verdict(a, o)
-        plain = o.ok and not (o.body or o.message or o.place) and o.code is o.value is None
-        result = '{"outcome":"ok"}' if plain else _result(o)
-        return Finish(
-            c.id,
-            c.scheduled_at,
-            c.claim,
-            c.attempt,
-            verdict,
-            o.outcome,
-            o.certain,
-            o.code,
-            o.message,
-            o.body,
-            result,
-            # The next launch of a backfill waits for this end, whatever the overlap policy.
-            wakes=a.job is None or a.job.wakes or c.origin.startswith(ORIGIN_BACKFILL),
-            limited=c.limited,
-        )
-
-    def _verdict(self, a: Active, o: Outcome) -> Verdict:
-        c = a.claimed
-        if o.ok:
-            return success_verdict(c.attempt, c.failures)
-        if o.outcome in (INTERRUPTED, CLAIM_LOST):
-            return give_back_verdict(
-                started=a.run is not None and not o.certain,
-                rerun=c.rerun,
-                attempt=c.attempt,
-                failures=c.failures,
-            )
-        retry = parse_retry(a.job.retry) if a.job else Retry(max_attempts=c.max_attempts)
-        return retry_verdict(
-            retryable=o.retryable,
-            certain=o.certain,
-            rerun=c.rerun,
-            attempt=c.attempt,
-            failures=c.failures,
-            retry=retry,
+        return finish_of(
+            a.claimed,
+            o,
+            started=a.run is not None,
+            retry=None if a.job is None else a.job.retry,
+            wakes=a.job is None or a.job.wakes,
             spread=random.random(),  # noqa: S311 - spreads a backoff, keeps no secret
-            retry_after=o.retry_after,
         )
 
     def _report(self, a: Active, o: Outcome, state: State | None) -> None:
@@ -346,7 +309,7 @@ class Runs:
             )
             return
         if state is State.DUE:
-            self._metrics.count("retries_total", reason=_reason(o))
+            self._metrics.count("retries_total", reason=reason_label(o))
         else:
             self._metrics.count("launches_total", outcome=state.value)
         log.warning(
@@ -449,26 +412,3 @@ class Runs:
         until = self._clock.monotonic() + grace
         for executor in {id(e): e for e in self._executors.values()}.values():
             executor.close(max(0.0, until - self._clock.monotonic()))
-
-
-def _result(o: Outcome) -> str:
-    doc: dict[str, object] = {"outcome": o.outcome, "retryable": o.retryable}
-    if o.code is not None:
-        doc["code"] = o.code
-    if o.message:
-        doc["message"] = o.message
-    if o.body:
-        doc["body"] = o.body
-    if o.place:
-        doc["place"] = dict(o.place)
-    if o.value is not None:
-        doc["value"] = o.value
-    return json.dumps(doc).replace("\\u0000", "\\ufffd")
-
-
-def _reason(o: Outcome) -> str:
-    """A bounded label for an outcome."""
-    for prefix in ("http_", "exit_", "signal_"):
-        if o.outcome.startswith(prefix):
-            return prefix.rstrip("_")
-    return o.outcome

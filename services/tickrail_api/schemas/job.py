@@ -25,13 +25,25 @@ class Misfire(Document):
 
 
 class Retry(Document):
-    """Exponential backoff with jitter; `max_attempts` counts failures."""
+    """Exponential backoff with jitter; `max_attempts` counts failures.
+
+    `on` and `not_on` name outcomes: `http_404`, `http_4xx`, `http_500-503`, `exit_3`, `exit_64-78`,
+    `signal_9`, `raised_<TypeName>`, `timed_out`, `connect_failed`, ...
+    """
 
     max_attempts: int = Field(5, ge=1, le=1000)
     initial: Duration = "2s"
     multiplier: float = Field(2, ge=1, le=100)
-    max: Duration = "1h"
+    max: Duration = Field("1h", description="The longest wait; also of a `Retry-After`.")
     jitter: float = Field(0.2, ge=0, le=0.9)
+    on: list[str] = Field(
+        default_factory=list, max_length=50,
+        description="Failures that are tried again although that is usually of no use.",
+    )  # fmt: skip
+    not_on: list[str] = Field(
+        default_factory=list, max_length=50,
+        description="Failures that are never tried again; these go before `on`.",
+    )  # fmt: skip
 
 
 class CalendarUse(Document):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import accumulate
 
 import pytest
 
 from tickrail.core.fairness import FairQueue
 from tickrail.core.policies import Retry
+from tickrail.core.retry_document import parse_retry
 from tickrail.core.states import MOVES, OPEN, PHASE, TERMINAL, Actor, State, allowed, shown
-from tickrail.core.verdict import give_back_verdict, retry_verdict, success_verdict
+from tickrail.core.verdict import (
+    give_back_verdict,
+    retry_verdict,
+    snooze_verdict,
+    success_verdict,
+)
 
 RETRY = Retry(max_attempts=3, jitter=0)
 
@@ -48,6 +55,14 @@ def test_failure(
     assert (State.RUNNING, verdict.state) in MOVES
 
 
+@pytest.mark.parametrize(("asked", "delay"), [(90.0, 90.0), (-5.0, 0.0), (1e300, 30 * 86400.0)])
+def test_a_snooze_is_no_failure(asked: float, delay: float) -> None:
+    later = snooze_verdict(asked, attempt=3, failures=2)
+    assert (later.state, later.attempt, later.failures) == (State.DUE, 4, 2)
+    assert later.delay.total_seconds() == delay
+    assert not later.dlq_owed
+
+
 def test_success_and_given_back() -> None:
     assert success_verdict(2, 1).state is State.SUCCEEDED
     back = give_back_verdict(started=True, rerun=True, attempt=2, failures=1)
@@ -62,7 +77,32 @@ def test_d13_delays_are_1_2_4_8_and_capped() -> None:
     retry = Retry(initial=timedelta(seconds=1), maximum=timedelta(seconds=60), jitter=0)
     delays = [retry.delay(n, 0.5).total_seconds() for n in range(1, 9)]
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert list(accumulate(delays)) == [1, 3, 7, 15, 31, 63, 123, 183]
     assert retry.delay(5000, 0.5).total_seconds() == 60
+
+
+def test_the_default_is_2_4_8_16_and_dead_after_five_failures() -> None:
+    retry = Retry()
+    assert [retry.delay(n, 0.5).total_seconds() for n in range(1, 5)] == [2, 4, 8, 16]
+    states = [
+        retry_verdict(
+            retryable=True, certain=True, rerun=True, attempt=n + 1, failures=n, retry=retry,
+            spread=0.5,
+        ).state
+        for n in range(5)
+    ]  # fmt: skip
+    assert states == [State.DUE] * 4 + [State.DEAD]
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.2, 0.9])
+def test_d13_a_delay_is_within_its_band_and_never_zero(jitter: float) -> None:
+    retry = parse_retry({"initial": "10ms", "jitter": jitter})
+    for failures in range(1, 12):
+        middle = 0.01 * 2 ** (failures - 1)
+        for spread in (0.0, 0.25, 0.999999):
+            delay = retry.delay(failures, spread).total_seconds()
+            assert delay > 0
+            assert middle * (1 - jitter) - 1e-6 <= delay <= middle * (1 + jitter) + 1e-6
 
 
 def test_jitter_stays_in_its_band_and_is_never_zero() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.support.stepped import PREFIX, QUEUE, HandExecutor, Stepped, Worker, failure
 
 from tickrail.bus.codec import decode_dead_letter
-from tickrail.bus.topics import dlq_topic, launch_topic
+from tickrail.bus.topics import dlq_topic, launch_topic, retry_topic
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import SUCCESS, Outcome
 from tickrail.core.ids import LaunchId
@@ -14,6 +14,7 @@ from tickrail.core.states import State
 
 NORMAL = launch_topic(PREFIX, QUEUE, "normal")
 DLQ = dlq_topic(PREFIX, QUEUE)
+RETRY_TOPIC = retry_topic(PREFIX, QUEUE)
 RETRY = {"initial": "2s", "multiplier": 2, "max": "60s", "jitter": 0, "max_attempts": 5}
 
 
@@ -105,6 +106,54 @@ def test_what_cannot_be_tried_again_is_dead_at_once() -> None:
     assert (world.row(launch).state, world.row(launch).failures) == (State.DEAD, 1)
     (message,) = world.bus.messages(DLQ)
     assert decode_dead_letter(message.value).reason == "not_retryable"
+
+
+def test_what_the_policy_names_is_never_tried_again_or_is_although_it_usually_is_not() -> None:
+    world = Stepped()
+    job = world.job(
+        overlap="allow",
+        retry={"not_on": ["http_5xx", "raised_OSError"], "on": ["http_404", "exit_1-9"]},
+    )
+    worker = world.worker()
+    worker.take()
+    for outcome, state in (
+        (failure("http_503"), State.DEAD),
+        (failure("http_404", retryable=False), State.DUE),
+        (failure("exit_7", retryable=False), State.DUE),
+        (failure("exit_10", retryable=False), State.DEAD),
+        (failure("raised_FileNotFoundError", classes=("raised_OSError",)), State.DEAD),
+    ):
+        launch = world.launch(job)
+        world.relay(2)
+        worker.executor.answer = lambda _run, o=outcome: o
+        worker.work()
+        row = world.row(launch)
+        assert row.state is state, outcome
+        assert row.result is not None
+        assert row.result["retryable"] is (state is State.DUE)
+        if state is State.DEAD:
+            letter = decode_dead_letter(world.bus.messages(DLQ)[-1].value)
+            assert (letter.launch, letter.reason) == (launch, "not_retryable")
+
+
+def test_a_snooze_is_due_later_under_the_next_attempt_and_counts_no_failure() -> None:
+    world = Stepped()
+    worker, launch = started(world)
+    worker.executor.end(outcome=failure("snoozed", snooze=90.0, message="the file is not there"))
+    worker.work()
+    row = world.row(launch)
+    assert (row.state, row.attempt, row.failures) == (State.DUE, 2, 0)
+    assert (row.due_at - world.clock.now()).total_seconds() == 90
+    assert row.result is not None
+    assert (row.result["outcome"], row.result["message"]) == ("snoozed", "the file is not there")
+    world.advance(89)
+    world.relay(2)
+    assert world.messages(RETRY_TOPIC) == []
+    world.advance(1)
+    world.relay(2)
+    worker.executor.answer = lambda _run: SUCCESS
+    worker.work()
+    assert (world.row(launch).state, world.row(launch).attempt) == (State.SUCCEEDED, 2)
 
 
 def test_an_uncertain_end_is_tried_again_or_abandoned_as_the_owner_chose() -> None:
