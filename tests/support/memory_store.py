@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 from tests.support.memory_backfills import MemoryBackfillPass
+from tests.support.memory_limits import leave, loads, pauses, rouse
 from tests.support.memory_tables import (
     HISTORY,
     JobRow,
@@ -19,7 +20,7 @@ from tests.support.memory_tables import (
     publication,
 )
 
-from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, Claim, JobId, LaunchId
+from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, Claim, JobId, LaunchId, TenantId
 from tickrail.core.ports import (
     Backlog,
     Calendars,
@@ -210,7 +211,9 @@ class MemoryOwnerStore(MemoryBackfillPass):
             )
         )
 
-    def backlog(self, owned: Owned, limit: int) -> Backlog:
+    def backlog(
+        self, owned: Owned, limit: int, others: Collection[tuple[TenantId, str]] = ()
+    ) -> Backlog:
         db = self._db
         with db.transaction("backlog") as now:
             due = sorted(
@@ -222,6 +225,7 @@ class MemoryOwnerStore(MemoryBackfillPass):
                     and x.due_at <= now
                     and x.tenant_id not in db.suspended
                     and x.queue not in db.paused_queues
+                    and not pauses(db, x.tenant_id, x.queue)
                 ),
                 key=lambda x: (x.partition, x.queue, x.tenant_id, x.due_at),
             )
@@ -231,8 +235,17 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 key = (x.partition, x.queue, x.priority, x.tenant_id)
                 if taken[key] < limit:
                     taken[key] += 1
-                    found.append(publication(x))
-            return Backlog(now=now, due=found, queued=self._queued(owned))
+                    found.append(publication(x, db.weights.get(x.tenant_id, 1)))
+            pairs = {(p.tenant, p.queue) for p in found} | set(others)
+            limits = loads(db, pairs, owned, now)
+            return Backlog(now=now, due=found, queued=self._queued(owned), loads=limits)
+
+    def rouse(self, owned: Owned) -> Swept:
+        db = self._db
+        with db.transaction("rouse") as now:
+            held, fence = db.hold_fence(owned, owned)
+            count = rouse(db, held, now)
+            return Swept({"roused": count} if count else {}, fence)
 
     def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:
         with self._db.transaction("mark_queued") as now:
@@ -320,6 +333,7 @@ class MemoryOwnerStore(MemoryBackfillPass):
                     after = db.end_attempt(end, now)
                     if after is not None:
                         states[after.value] += 1
+                        leave(db, [db.launches[c.id]], now)
             return Swept(states, fence)
 
     def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:

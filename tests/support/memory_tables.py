@@ -22,6 +22,7 @@ from tests.support.memory_coord import MemoryFenceStore
 from tickrail.core.backfill import Backfill
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Claim, JobId, LaunchId, Partition, TenantId
+from tickrail.core.limits import Limit, Scope
 from tickrail.core.ports import (
     CalendarText,
     FenceReport,
@@ -108,6 +109,16 @@ class BackfillRow:
     has_payload: bool = False
 
 
+@dataclass
+class HoldRow:
+    """A row of `holds`: a place (with a claim), or a wait."""
+
+    asked: int
+    claim: int | None = None
+    reason: str | None = None
+    due_at: datetime | None = None
+
+
 @dataclass(frozen=True)
 class SkipRow:
     """A row of `skips`."""
@@ -141,6 +152,9 @@ class MemoryDatabase:
         self.lose_reply: set[str] = set()
         self.calls: Counter[str] = Counter()
         self.wakes = 0
+        self.limits: dict[Scope, Limit] = {}
+        self.holds: dict[tuple[Scope, LaunchId], HoldRow] = {}
+        self.weights: dict[TenantId, int] = {}
         self._claims = 0
 
     @contextmanager
@@ -246,11 +260,11 @@ class ReaperEnd:
     result: str = '{"outcome":"worker_lost"}'
 
 
-def publication(row: LaunchRow) -> Publication:
+def publication(row: LaunchRow, weight: int = 1) -> Publication:
     """What the relay needs of a launch."""
     return Publication(
         row.id, row.scheduled_at, row.job_id, row.tenant_id, row.partition, row.queue,
-        row.priority, row.attempt, row.due_at,
+        row.priority, row.attempt, row.due_at, weight,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from tests.support.memory_limits import ask, leave, place
 from tests.support.memory_tables import (
     LaunchRow,
     MemoryDatabase,
@@ -40,16 +41,24 @@ class MemoryWorkerStore:
         with db.transaction("claim") as now:
             granted: list[Claimed] = []
             refused: dict[LaunchId, str] = {}
-            for r in sorted(requests, key=lambda r: r.id):
+            could: list[LaunchRow] = []
+            for r in requests:
                 row = db.launches.get(r.id)
                 reason = "unknown" if row is None else _why_not(row, r.attempt, now)
                 if row is None or reason is not None:
                     refused[r.id] = reason or "unknown"
+                else:
+                    could.append(row)
+            asked = ask(db, could, now)
+            refused |= {i: x.reason for i, x in asked.refused.items()}
+            for row in sorted(could, key=lambda x: x.id):
+                if row.id in asked.refused:
                     continue
                 row.state, row.claim = State.RUNNING, db.next_claim()
                 row.claim_expires_at = now + timedelta(seconds=row.visibility)
                 row.worker, row.started_at, row.cancel_requested = worker, now, False
-                granted.append(_claimed(db, row))
+                place(db, row, asked.granted[row.id])
+                granted.append(_claimed(db, row)._replace(limited=bool(asked.granted[row.id])))
             return ClaimAnswer(now, granted, refused)
 
     def finish(self, ends: Sequence[Finish]) -> FinishAnswer:
@@ -68,7 +77,8 @@ class MemoryWorkerStore:
                     after = db.end_attempt(e, now)
                     if after is not None:
                         states[e.id] = after
-            db.wakes += any(e.wakes for e in ends)
+            left = [db.launches[e.id] for e in ends if e.limited and e.id in states]
+            db.wakes += leave(db, left, now) > 0 or any(e.wakes for e in ends)
             return FinishAnswer(states, [e.id for e in ends if e.id not in states])
 
     def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:

@@ -299,12 +299,15 @@ class Intake:
             self._metrics.observe("start_lag_seconds", max(0.0, late))
             self._runs.start(Active(claimed, sent, w.place, w.offset, w.message.trace))
         for launch, reason in answer.refused.items():
-            w = by_id[launch]
-            self._metrics.count("claims_total", outcome=reason)
-            if reason in THROTTLED:
-                self._metrics.count("tenant_throttled_total", reason=reason)
-            self.offset_done(w.place, w.offset)
+            self._refused(by_id[launch], reason)
         return len(picked)
+
+    def _refused(self, w: Waiting, reason: str) -> None:
+        """The launch starts not now, or not by this message."""
+        self._metrics.count("claims_total", outcome=reason)
+        if reason in THROTTLED:
+            self._metrics.count("tenant_throttled_total", reason=reason)
+        self.offset_done(w.place, w.offset)
 
     def _again(self, launch: LaunchId, w: Waiting) -> None:
         """The same launch twice in one batch: this message decides nothing."""
