@@ -249,11 +249,11 @@ def parts_of(request: Request) -> Parts:
     return cast("Parts", request.app.state.parts)
 
 
-def needs(scope: str, *, operator: bool = False) -> Callable[[Request], Call]:
+def needs(scope: str | None, *, operator: bool = False) -> Callable[[Request], Call]:
     """The dependency of a route: an authenticated call whose key has a scope.
 
     Args:
-        scope: the scope that is demanded.
+        scope: the scope that is demanded; None: the route demands one itself.
         operator: whether only operators' keys may.
     """
 
@@ -261,7 +261,8 @@ def needs(scope: str, *, operator: bool = False) -> Callable[[Request], Call]:
         parts = parts_of(request)
         values = [v for k, v in request.scope["headers"] if k == b"authorization"]
         principal = parts.authenticator.authenticate(values)
-        principal.demand(scope)
+        if scope is not None:
+            principal.demand(scope)
         if operator and not principal.operator:
             raise ForbiddenError(
                 "This is for operators' keys: `tickrail bootstrap` without `--tenant` makes one."
@@ -284,6 +285,7 @@ def no_parameters(request: Request) -> None:
         raise InvalidInputError("A query parameter is not valid.", problems)
 
 
+Asks = Annotated[Call, Depends(needs(None))]
 Reads = Annotated[Call, Depends(needs("read"))]
 Runs = Annotated[Call, Depends(needs("run"))]
 Writes = Annotated[Call, Depends(needs("write"))]

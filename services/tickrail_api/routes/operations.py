@@ -11,7 +11,7 @@ from tickrail.core.definition import instant_text
 from tickrail.core.ports_api import Transaction
 from tickrail.core.ports_operations import OperationRecord
 from tickrail.engine.operations import Kind, OperationPreview, find_operation
-from tickrail_api.call import Answer, Call, Reads, Runs, Writes
+from tickrail_api.call import Answer, Asks, Call, Reads, Writes
 from tickrail_api.openapi import answers, body, page
 from tickrail_api.paging import PageParameters, bad_parameter, listed, path_id, uuid_of
 from tickrail_api.routes.jobs import plain
@@ -108,7 +108,7 @@ def get_operation(call: Reads, operation: str) -> Response:
     dependencies=plain,
     responses=answers(Operation, OPERATION, 202),
 )
-def cancel_operation(call: Runs, operation: str) -> Response:
+def cancel_operation(call: Asks, operation: str) -> Response:
     """Cancel an operation: nothing further is touched, what was done stays.
 
     Scope: write; run for a redrive, which needs no more to begin.
@@ -118,7 +118,8 @@ def cancel_operation(call: Runs, operation: str) -> Response:
     call.document()
 
     def effect(tx: Transaction) -> Answer:
-        if find_operation(tx, wanted).kind != Kind.REDRIVE:
+        redrive = find_operation(tx, wanted).kind == Kind.REDRIVE
+        if not redrive or "run" not in call.principal.scopes:
             call.principal.demand("write")
         return Answer(operation_document(call.parts.operations.cancel(tx, wanted)), 202)
 
