@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from tickrail.core.target_webhook import Webhook
 from tickrail.engine.backfill_requests import BackfillRequests
 from tickrail.engine.calendars import CalendarRules, Calendars
 from tickrail.engine.job_operations import JobWork
+from tickrail.engine.explain import Explainer
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
@@ -142,6 +144,7 @@ def create_app(
         redrives=Redrives(),
         calendars=Calendars(CalendarRules(settings.history, read_icalendar), clock),
         members=MemberDirectory(directory),
+        explainer=Explainer(directory),
         look=Look("postgresql", database.trouble, clock),
     )
     app.state.routes = []
@@ -157,8 +160,14 @@ def create_app(
 
 
 def _target_check(egress: EgressPolicy) -> Any:  # noqa: ANN401 - a target of any kind
-    def check(target: object) -> list[Problem]:
-        return check_url(target.example_url, egress) if isinstance(target, Webhook) else []
+    def check(target: object, lists: Mapping[str, Any] | None) -> list[Problem]:
+        if not isinstance(target, Webhook):
+            return []
+        try:
+            policy = egress.narrowed(lists)
+        except ValueError as e:
+            return [Problem("/target/webhook/url", f"cannot be checked: {e}", "ask the operator")]
+        return check_url(target.example_url, policy)
 
     return check
 

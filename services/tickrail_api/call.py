@@ -23,6 +23,7 @@ from tickrail.core.errors import ForbiddenError, InvalidInputError, MalformedErr
 from tickrail.core.ids import TenantId
 from tickrail.engine.backfill_requests import BackfillRequests
 from tickrail.engine.calendars import Calendars
+from tickrail.engine.explain import Explainer
 from tickrail.engine.job_rules import Precondition
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
@@ -60,6 +61,7 @@ class Parts:
     redrives: Redrives
     calendars: Calendars
     members: MemberDirectory
+    explainer: Explainer
     look: Look
 
 
@@ -170,6 +172,11 @@ class Call:
             if self.principal.operator:
                 tx.audit("operator.read", f"{self._request.method} {self._request.url.path}"[:500])
             yield tx
+
+    def egress(self) -> Mapping[str, Any] | None:
+        """The tenant's egress lists, read before the transaction of a write."""
+        with self.parts.database.tenant(self.tenant, self.caller) as tx:
+            return tx.egress()
 
     def write(self, effect: Callable[[ApiTransaction], Answer]) -> Response:
         """Run an effect in a transaction; its answer is kept there if the request has a key.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
 from math import inf, nan
@@ -16,7 +15,6 @@ import uvicorn
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
 from tickrail.core.clock import Clock, SystemClock
-from tickrail.core.errors import SettingsError
 from tickrail.engine.members import Census
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.runtime import service
@@ -54,7 +52,7 @@ class Api:
                 port is taken.
         """
         self._clock = clock
-        egress = _egress(settings)
+        egress = EgressPolicy.parse(",".join(settings.egress_allow), ",".join(settings.egress_deny))
         cipher = SecretCipher(settings.secret_keys)
         self._metrics = PrometheusMetrics()
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="api")
@@ -205,14 +203,6 @@ class Api:
         if self._coordinator is not None:
             self._coordinator.close()
         self._status.stop()
-
-
-def _egress(settings: Settings) -> EgressPolicy:
-    try:
-        return EgressPolicy.parse(",".join(settings.egress_allow))
-    except SettingsError as e:
-        problems = [replace(p, pointer="egress_allow") for p in e.problems]
-        raise SettingsError(e.detail, problems) from None
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -24,7 +24,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
     ),
     "worker": (
         *("database", "prepare", "partitions", "kafka", "topic_prefix"),
-        *("worker", "target_kafka", "command", "task", "egress", "drain", "failpoints"),
+        *("worker", "target_kafka", "command", "task", "webhook", "egress", "drain", "failpoints"),
     ),
     "migrate": ("database", "partitions", "topic_partitions", "history"),
     "bootstrap": ("database",),

@@ -14,13 +14,14 @@ from tickrail.core.errors import Problem, SettingsError
 from tickrail.core.execution import Executor
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.resource_limits import parse_limits
+from tickrail.executors.breaker import BreakerSettings
 from tickrail.executors.command import CommandExecutor, CommandSettings
 from tickrail.executors.egress import EgressGuard
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.kafka import KafkaExecutor, KafkaTargetSettings
 from tickrail.executors.noop import NoopExecutor
 from tickrail.executors.task import TaskExecutor, TaskSettings
-from tickrail.executors.webhook import WebhookExecutor
+from tickrail.executors.webhook import WebhookExecutor, WebhookSettings
 from tickrail.runtime.settings import Settings
 from tickrail.sdk.app import App
 from tickrail.store.target_facts import PostgresTargetFacts
@@ -47,8 +48,17 @@ def executors(
     found: list[Executor] = []
     kinds = settings.worker_targets
     if "webhook" in kinds:
-        policy = EgressPolicy.parse(",".join(settings.egress_allow))
-        found.append(WebhookExecutor(EgressGuard(policy, clock), clock))
+        policy = EgressPolicy.parse(",".join(settings.egress_allow), ",".join(settings.egress_deny))
+        how = WebhookSettings(
+            per_origin=settings.webhook_origin_concurrency,
+            idle_per_origin=min(settings.worker_concurrency, settings.webhook_origin_concurrency),
+            breaker=BreakerSettings(
+                settings.webhook_breaker_failures, settings.webhook_breaker_open
+            ),
+            ca_file=settings.webhook_ca_file,
+        )
+        guard = EgressGuard(policy, clock)
+        found.append(WebhookExecutor(guard, clock, how, facts=facts, metrics=metrics))
     if "kafka" in kinds:
         publisher = KafkaPublisher(
             target_settings(kafka, settings.target_kafka_bootstrap), clock, "kafka targets"

@@ -80,6 +80,9 @@ class MemoryTransaction:
     def kafka_topics(self) -> Sequence[str]:
         return ()
 
+    def egress(self) -> None:
+        return None
+
     def audit(self, *_: object) -> None:
         pass
 

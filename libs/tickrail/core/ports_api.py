@@ -108,6 +108,8 @@ class AttemptRecord:
     claim: int | None
     started_at: datetime | None
     finished_at: datetime | None
+    stale_result: Mapping[str, Any] | None = None
+    """What its worker told when its claim was over already; it changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +422,10 @@ class Transaction(Protocol):
 
     def kafka_topics(self) -> Sequence[str]:
         """The topics that targets of this tenant may send to, as patterns (`orders.*`)."""
+        ...
+
+    def egress(self) -> Mapping[str, Any] | None:
+        """What targets of this tenant may reach, as an operator set it; None: as everybody's."""
         ...
 
     def audit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,13 +31,14 @@ class JobRules:
     Attributes:
         partitions: P.
         history: how far back a slot may lie and still be recorded.
-        check_target: further checks of a target (the egress guard); may ask a name server.
+        check_target: further checks of a target, under the tenant's egress lists (the egress
+            guard); may ask a name server.
         topic_prefix: first part of the names of Tickrail's own topics.
     """
 
     partitions: int
     history: timedelta = timedelta(days=30)
-    check_target: Callable[[Any], list[Problem]] | None = None
+    check_target: Callable[[Any, Mapping[str, Any] | None], list[Problem]] | None = None
     topic_prefix: str = "tickrail"
 
 

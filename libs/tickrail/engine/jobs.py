@@ -76,10 +76,10 @@ class Jobs:
         self._rules = rules
         self._clock = clock
 
-    def draft(self, document: object) -> Draft:
+    def draft(self, document: object, egress: Mapping[str, Any] | None = None) -> Draft:
         """A new job from a document of the API; before the transaction, since it may take a while.
 
-        `"paused": true` in the document starts the job paused.
+        `"paused": true` in the document starts the job paused. `egress`: the tenant's lists.
 
         Raises:
             InvalidInputError: with every problem.
@@ -87,8 +87,12 @@ class Jobs:
         now = self._clock.now()
         job = JobId(uuid7(self._clock))
         document, paused = _split_paused(document)
+        check = self._rules.check_target
         definition = parse_definition(
-            document, job=job, now=now, check_target=self._rules.check_target
+            document,
+            job=job,
+            now=now,
+            check_target=None if check is None else lambda target: check(target, egress),
         )
         return Draft(job, definition, now, paused)
 
@@ -162,7 +166,7 @@ class Jobs:
         if job is None:
             if not isinstance(ref, str):
                 require(tx, ref)
-            draft = self.draft(document)
+            draft = self.draft(document, tx.egress())
             try:
                 return self.create(tx, draft), True
             except NameTakenError:
@@ -203,7 +207,7 @@ class Jobs:
             return job
         changed = [name for name, value in new.items() if not same(value, job.definition[name])]
         if "target" in changed and self._rules.check_target is not None:
-            problems = self._rules.check_target(definition.target)
+            problems = self._rules.check_target(definition.target, tx.egress())
             if problems:
                 raise InvalidInputError("The job is not valid.", problems)
         if "target" in changed or "queue" in changed:

@@ -1,17 +1,15 @@
-"""What a webhook sends, and what its answer means. Pure."""
+"""Where a webhook goes, and what its answer means. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-import orjson
-
-from tickrail.core.execution import OK, Outcome, Run, bounded_text
+from tickrail.core.execution import OK, Outcome, bounded_text
+from tickrail.core.secrets import Masker
 from tickrail.core.target_webhook import Webhook, split_url
 from tickrail.executors.egress_policy import port_of
 
@@ -21,7 +19,6 @@ NOT_RETRYABLE = frozenset({410, 413, 414, 431, 501, 505})
 """Statuses by which a receiver says that the same call can never succeed. Others are tried again,
 most of 4xx too: a receiver that answers 404 or 422 may only be in the middle of its deployment."""
 
-_NO_BODY = frozenset({"GET", "HEAD"})
 _REDIRECTS = range(300, 400)
 _MAX_WAIT = 10 * 365 * 86_400.0
 
@@ -34,6 +31,11 @@ class Endpoint(NamedTuple):
     port: int
     path: bytes
     authority: bytes
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port: what may share connections, and credentials."""
+        return self[:3]
 
 
 @lru_cache(maxsize=4096)
@@ -54,65 +56,41 @@ def endpoint(url: str) -> Endpoint:
     )
 
 
-def request_body(run: Run, target: Webhook) -> bytes:
-    """The payload as JSON; nothing for a job without payload, and for GET and HEAD."""
-    if run.payload is None or target.method in _NO_BODY:
-        return b""
-    try:
-        return orjson.dumps(run.payload)
-    except TypeError:  # a number beyond 64 bits
-        return json.dumps(run.payload, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def request_headers(
-    run: Run, target: Webhook, to: Endpoint, body: bytes, user_agent: str
-) -> RawHeaders:
-    """The target's own headers, then those of Tickrail, which nothing can replace."""
-    own = {name.lower() for name, _ in target.headers}
-    headers: RawHeaders = [(b"Host", to.authority)]
-    defaults = [("User-Agent", user_agent), ("Accept", "*/*"), ("Accept-Encoding", "identity")]
-    if body:
-        defaults.append(("Content-Type", "application/json"))
-    headers += [(n.encode(), v.encode()) for n, v in defaults if n.lower() not in own]
-    # HTTP drops the space round a value; h11 refuses it.
-    headers += [
-        (n.encode(), v.strip(" \t").encode("latin-1"))
-        for n, v in target.headers
-        if isinstance(v, str)
-    ]
-    headers += [
-        (b"Idempotency-Key", str(run.launch_id).encode()),
-        (b"Fencing-Token", b"%d" % run.claim),
-        (b"Tickrail-Job", run.job_name.encode()),
-        (b"Tickrail-Scheduled-At", instant_text(run.scheduled_at).encode()),
-        (b"Tickrail-Attempt", b"%d" % run.attempt),
-    ]
-    if run.trace:
-        headers.append((b"traceparent", run.trace.encode()))
-    if body or target.method not in _NO_BODY:
-        headers.append((b"Content-Length", b"%d" % len(body)))
-    return headers
-
-
 def instant_text(instant: datetime) -> str:
     """RFC 3339 in UTC with Z."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def answer_text(body: bytes, *, cut: bool, masker: Masker) -> str:
+    """What is kept of an answer's body: the start of it, without the values of secrets.
+
+    Args:
+        body: as much of it as was read: with secrets, somewhat more than is kept.
+        cut: whether there is more.
+        masker: knows the secrets that were sent.
+    """
+    if not masker:
+        return bounded_text(body)
+    text = masker.mask(body.decode("utf-8", "replace"), cut=cut)
+    return bounded_text(text.encode())
+
+
 def outcome_of(
-    target: Webhook,
-    status: int,
-    headers: Iterable[tuple[bytes, bytes]],
-    body: bytes,
-    now: datetime,
+    target: Webhook, status: int, headers: Mapping[bytes, bytes], text: str, now: datetime
 ) -> Outcome:
-    """What an answer means."""
-    text = bounded_text(body)
+    """What an answer means.
+
+    Args:
+        target: whose success rule decides.
+        status: of the answer.
+        headers: by their names in lower case.
+        text: what is kept of its body.
+        now: the present, for `Retry-After` dates.
+    """
     if target.succeeds(status):
         return Outcome(ok=True, outcome=OK, code=status, message=f"HTTP {status}", body=text)
-    found = {name.lower(): value for name, value in headers}
     message = f"HTTP {status}"
-    if status in _REDIRECTS:
+    if status in _REDIRECTS and not target.redirects:
         message += ", and redirects are not followed"
     return Outcome(
         ok=False,
@@ -122,7 +100,7 @@ def outcome_of(
         code=status,
         message=message,
         body=text,
-        retry_after=retry_after(found, now),
+        retry_after=retry_after(headers, now),
     )
 
 

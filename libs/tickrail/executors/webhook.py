@@ -1,30 +1,30 @@
 """The webhook target: thousands of open HTTP/1.1 calls on an event loop in a thread of its own.
 
-The one file with asyncio in it; outside it is an ordinary Executor. Connections are kept per origin
-and reused for a moment. Each call either gets a connection that was just made to an address that
-the egress guard let through, or one that was made so before.
+Outside it is an ordinary Executor. Connections are kept per origin and reused for a moment. Each
+call either gets a connection that was just made to an address that the egress guard let through, or
+one that was made so before.
 
 Certain and uncertain: until the connection stands nothing was sent, so whatever goes wrong is
 certain. From the first byte sent until the status line the effect may have happened. An answer is
-certain, also when its body does not come: the status decides.
+certain, also when its body does not come: the status decides. An answer that is a redirect says
+that nothing was done: the next request begins anew.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 import threading
-from collections import deque
+from collections import OrderedDict
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from traceback import format_tb
 
 import httpcore
-import httpx
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.errors import InvalidInputError, Problem, SettingsError
+from tickrail.core.errors import SetupError, UnavailableError
 from tickrail.core.execution import (
     BODY_BYTES,
     INTERRUPTED,
@@ -34,20 +34,38 @@ from tickrail.core.execution import (
     Run,
     one_line,
 )
-from tickrail.core.target_webhook import Webhook
-from tickrail.core.targets import parse_target
-from tickrail.executors.egress import EgressGuard, RefusedError, UnresolvedError
-from tickrail.executors.http_rules import (
-    Endpoint,
-    endpoint,
-    outcome_of,
-    request_body,
-    request_headers,
+from tickrail.core.ports_metrics import Metrics, NullMetrics
+from tickrail.core.secrets import Masker
+from tickrail.executors.breaker import Breaker, BreakerSettings, Refusal
+from tickrail.executors.connections import Connections, Door, reason_of
+from tickrail.executors.egress import EgressGuard
+from tickrail.executors.http_rules import Endpoint, answer_text, outcome_of
+from tickrail.executors.tenants import NoFacts, TargetFacts, Tenants
+from tickrail.executors.tls import Certificates
+from tickrail.executors.webhook_request import (
+    CertainError,
+    Outgoing,
+    Prepared,
+    is_redirect,
+    outgoing,
+    prepare,
+    redirected,
 )
 
 _log = structlog.get_logger(__name__)
 
-_RESOLVERS = 16
+_THREADS = 16
+_PREPARED = 2000
+_WAIT_FOR_FACTS = 2.0
+_SERVER_ERRORS = range(500, 600)
+_NO_MASKER = Masker(())
+_FAILURES = frozenset(
+    {
+        "connect_failed", "connect_timed_out", "tls_failed", "dns_failed", "connection_lost",
+        "bad_response", TIMED_OUT,
+    }
+)  # fmt: skip
+"""Outcomes without an answer that count against a receiver."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +79,8 @@ class WebhookSettings:
         keep_alive: seconds that an idle connection is kept; below what servers keep theirs, so
             that a call seldom meets one that is being closed.
         idle_per_origin: idle connections kept for one origin.
+        per_origin: calls that one origin gets at a time.
+        breaker: when an origin that fails is left alone.
         ca_file: PEM of authorities trusted besides the usual ones.
     """
 
@@ -69,28 +89,22 @@ class WebhookSettings:
     body_timeout: float = 5.0
     keep_alive: float = 3.0
     idle_per_origin: int = 256
+    per_origin: int = 2048
+    breaker: BreakerSettings = field(default_factory=BreakerSettings)
     ca_file: str = ""
-
-
-class _CertainError(Exception):
-    """The call failed before anything was sent."""
-
-    def __init__(self, outcome: str, message: str, *, retryable: bool = True) -> None:
-        super().__init__(message)
-        self.outcome = Outcome(
-            ok=False, outcome=outcome, retryable=retryable, message=one_line(message)
-        )
 
 
 class _Call:
     """One run under way."""
 
-    __slots__ = ("done", "reason", "run", "sent", "task")
+    __slots__ = ("done", "hops", "masker", "reason", "run", "sent", "task")
 
     def __init__(self, run: Run, done: Done) -> None:
         self.run = run
         self.done = done
         self.sent = False
+        self.hops = 0
+        self.masker = _NO_MASKER
         self.reason = INTERRUPTED
         self.task: asyncio.Task[None] | None = None
 
@@ -101,24 +115,46 @@ class WebhookExecutor:
     kinds = frozenset({"webhook"})
 
     def __init__(
-        self, guard: EgressGuard, clock: Clock, settings: WebhookSettings | None = None
+        self,
+        guard: EgressGuard,
+        clock: Clock,
+        settings: WebhookSettings | None = None,
+        *,
+        facts: TargetFacts | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Starts its thread.
 
         Args:
             guard: says which addresses may be dialled.
-            clock: reads the present for `Retry-After` dates.
+            clock: reads the present for signatures and `Retry-After` dates.
             settings: how to call.
+            facts: tenants' secrets and egress lists.
+            metrics: where calls and circuits are told.
 
         Raises:
             SettingsError: the file of authorities cannot be read.
         """
         self._settings = settings or WebhookSettings()
+        self._user_agent = self._settings.user_agent.encode()
         self._clock = clock
+        self._metrics = metrics or NullMetrics()
         self._calls: dict[Run, _Call] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._pool = _Connections(guard, self._settings)
+        self._threads = ThreadPoolExecutor(_THREADS, "webhooks")
+        self._prepared: OrderedDict[int, tuple[Mapping[str, object], Prepared]] = OrderedDict()
+        self._breaker = Breaker(self._settings.breaker)
+        self._tenants = Tenants(facts or NoFacts(), guard.policy, self._threads, clock)
+        self._pool = Connections(
+            guard,
+            self._threads,
+            connect_timeout=self._settings.connect_timeout,
+            keep_alive=self._settings.keep_alive,
+            idle_per_origin=self._settings.idle_per_origin,
+            per_origin=self._settings.per_origin,
+            ca_file=self._settings.ca_file,
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True)
         self._thread.start()
@@ -157,6 +193,7 @@ class WebhookExecutor:
 
     def _begin(self, call: _Call) -> None:
         self._calls[call.run] = call
+        self._metrics.gauge("webhook_calls_open", len(self._calls))
         call.task = self._loop.create_task(self._handle(call))
 
     def _stop(self, run: Run, reason: str) -> None:
@@ -176,10 +213,11 @@ class WebhookExecutor:
             if late:
                 await asyncio.wait(late)
         await self._pool.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _handle(self, call: _Call) -> None:
         try:
-            outcome = await self._outcome(call)
+            outcome = await self._guarded(call)
         except asyncio.CancelledError:
             outcome = Outcome(
                 ok=False,
@@ -188,28 +226,65 @@ class WebhookExecutor:
                 message="the call was closed before it was answered",
             )
         except Exception as error:  # noqa: BLE001 - the border of one run
-            # A bug here must cost one run, not the worker.
-            _log.exception("webhook failed inside", launch=str(call.run.launch_id))
+            # A bug here must cost one run, not the worker. Its message may hold anything.
+            name = type(error).__name__
+            trace = "".join(format_tb(error.__traceback__))
+            launch = str(call.run.launch_id)
+            _log.error("webhook failed inside", launch=launch, error=name, trace=trace)
             outcome = Outcome(
-                ok=False,
-                outcome="internal",
-                certain=not call.sent,
-                message=one_line(f"{type(error).__name__}: {error}"),
+                ok=False, outcome="internal", certain=not call.sent, message=f"{name} inside"
             )
+        if call.masker:
+            outcome = replace(outcome, message=call.masker.mask(outcome.message))
         self._calls.pop(call.run, None)
+        self._metrics.gauge("webhook_calls_open", len(self._calls))
         try:
             call.done(call.run, outcome)
         except Exception:  # noqa: BLE001 - the border to the caller
             _log.exception("an outcome was not taken", launch=str(call.run.launch_id))
 
-    async def _outcome(self, call: _Call) -> Outcome:
+    async def _guarded(self, call: _Call) -> Outcome:
+        """The call, unless its receiver is left alone for a while."""
+        try:
+            prepared = self._read(call.run.target)
+        except CertainError as error:
+            return error.outcome
+        key = (call.run.tenant_id, prepared.to.origin)
+        answer = self._breaker.ask(key, self._clock.monotonic())
+        if isinstance(answer, Refusal):
+            return _left_alone(prepared.to, answer)
+        ok: bool | None = None
+        try:
+            outcome = await self._outcome(call, prepared)
+            ok = None if call.hops else _worked(outcome)
+        finally:
+            opened = self._breaker.opened
+            self._breaker.tell(key, ok, self._clock.monotonic(), probe=answer)
+            self._metrics.gauge("webhook_circuits_open", self._breaker.open)
+            if self._breaker.opened > opened:
+                self._metrics.count("webhook_circuits_opened_total")
+                _log.warning("circuit_opened", host=prepared.to.host)
+        return outcome
+
+    def _read(self, document: Mapping[str, object]) -> Prepared:
+        """A target, read once: runs of one version of a job share one document."""
+        kept = self._prepared.get(id(document))
+        if kept is not None and kept[0] is document:
+            return kept[1]
+        found = prepare(document)
+        self._prepared[id(document)] = (document, found)
+        if len(self._prepared) > _PREPARED:
+            self._prepared.popitem(last=False)
+        return found
+
+    async def _outcome(self, call: _Call, prepared: Prepared) -> Outcome:
         try:
             async with asyncio.timeout(call.run.timeout):
-                return await self._call(call)
+                return await self._call(call, prepared)
         except TimeoutError:
             return _timed_out(call)
-        except _CertainError as error:
-            return error.outcome
+        except (CertainError, UnavailableError, SetupError) as error:
+            return _nothing_done(error)
         except httpcore.RemoteProtocolError as error:
             return _lost(call, "bad_response", f"no valid HTTP answer: {error}")
         except httpcore.LocalProtocolError as error:
@@ -220,177 +295,104 @@ class WebhookExecutor:
                 message=one_line(f"HTTP cannot carry this request: {error}"),
             )
         except (httpcore.NetworkError, OSError) as error:
-            return _lost(call, "connection_lost", f"the connection was lost: {_why(error)}")
+            return _lost(call, "connection_lost", f"the connection was lost: {reason_of(error)}")
 
-    async def _call(self, call: _Call) -> Outcome:
-        run = call.run
-        try:
-            target = parse_target(run.target)
-        except InvalidInputError as error:
-            raise _CertainError("invalid_target", str(error), retryable=False) from error
-        if not isinstance(target, Webhook):
-            raise _CertainError("invalid_target", "not a webhook", retryable=False)
-        to = endpoint(target.url)
-        body = request_body(run, target)
-        request = httpcore.Request(
-            target.method,
-            httpcore.URL(
-                scheme=to.scheme.encode(), host=to.host.encode(), port=to.port, target=to.path
-            ),
-            headers=request_headers(run, target, to, body, self._settings.user_agent),
-            content=body or None,
-        )
-        connection = await self._pool.take(to)
-        try:
-            call.sent = True
-            response = await connection.handle_async_request(request)
+    async def _call(self, call: _Call, prepared: Prepared) -> Outcome:
+        run, target = call.run, prepared.target
+        policy = await self._tenants.policy(run.tenant_id)
+        secrets: Mapping[str, bytes] = {}
+        if prepared.secrets:
+            # From here on, their values are masked in what is kept of the run.
+            secrets, call.masker = await self._tenants.secrets(run.tenant_id, prepared.secrets)
+        request = outgoing(prepared, run, secrets, self._clock.now())
+        certificates = None
+        if target.tls is not None:
+            parts = (target.tls.ca, target.tls.certificate, target.tls.key)
+            certificates = Certificates(*(None if p is None else secrets[p.name] for p in parts))
+        first = request.to.origin
+        while True:
+            shown = certificates if request.to.origin == first else None
+            door = Door(*request.to.origin, policy, shown)
+            status, headers, text = await self._exchange(call, request, door)
+            if not target.redirects or target.succeeds(status) or not is_redirect(status, headers):
+                return outcome_of(target, status, headers, text, self._clock.now())
+            call.sent = False
+            call.hops += 1
+            if call.hops > target.redirects:
+                raise CertainError(
+                    "too_many_redirects", f"HTTP {status} after {target.redirects} redirects"
+                )
+            request = redirected(request, status, headers[b"location"])
+
+    async def _exchange(
+        self, call: _Call, request: Outgoing, door: Door
+    ) -> tuple[int, dict[bytes, bytes], str]:
+        """One request and its answer: status, headers by lower name, the start of the body."""
+        to = request.to
+        async with self._pool.place(to):
+            connection = await self._pool.take(door)
             try:
-                start = await self._read_start(response)
+                call.sent = True
+                response = await connection.handle_async_request(
+                    httpcore.Request(
+                        request.method,
+                        httpcore.URL(
+                            scheme=to.scheme.encode(),
+                            host=to.host.encode(),
+                            port=to.port,
+                            target=to.path,
+                        ),
+                        headers=request.headers(self._user_agent),
+                        content=request.body or None,
+                    )
+                )
+                try:
+                    body, cut = await self._read_start(response, BODY_BYTES + call.masker.longest)
+                finally:
+                    await response.aclose()
             finally:
-                await response.aclose()
-        finally:
-            await self._pool.give_back(to, connection)
-        return outcome_of(target, response.status, response.headers, start, self._clock.now())
+                await self._pool.give_back(door, connection)
+        text = answer_text(body, cut=cut, masker=call.masker)
+        return response.status, {n.lower(): v for n, v in response.headers}, text
 
-    async def _read_start(self, response: httpcore.Response) -> bytes:
-        """The start of the body; what does not come in time, or breaks off, is left out."""
+    async def _read_start(self, response: httpcore.Response, most: int) -> tuple[bytes, bool]:
+        """The start of the body, and whether there may be more.
+
+        What does not come in time, or breaks off, is left out.
+        """
         start = bytearray()
         try:
             async with asyncio.timeout(self._settings.body_timeout):
                 async for chunk in response.aiter_stream():
                     start += chunk
-                    if len(start) >= BODY_BYTES:
-                        break
+                    if len(start) > most:
+                        return bytes(start[:most]), True
         except (TimeoutError, httpcore.NetworkError, httpcore.ProtocolError):
-            pass
-        return bytes(start[:BODY_BYTES])
+            return bytes(start), True
+        return bytes(start), False
 
 
-class _Connections:
-    """Idle connections by origin, and the making of new ones. Lives on the loop's thread.
-
-    httpcore's own pool looks through every connection for every request, which is too much work
-    with thousands of them.
-    """
-
-    def __init__(self, guard: EgressGuard, settings: WebhookSettings) -> None:
-        self._guard = guard
-        self._settings = settings
-        self._idle: dict[tuple[str, str, int], deque[httpcore.AsyncHTTP11Connection]] = {}
-        self._backend = httpcore.AnyIOBackend()
-        self._tls = _tls_context(settings.ca_file)
-        self._resolvers = ThreadPoolExecutor(_RESOLVERS, "resolve")
-        self._sweeper: asyncio.Task[None] | None = None
-
-    async def take(self, to: Endpoint) -> httpcore.AsyncHTTP11Connection:
-        """A connection that no other call uses.
-
-        Raises:
-            _CertainError: there is none to be had.
-        """
-        idle = self._idle.get(to[:3])
-        while idle:
-            connection = idle.pop()
-            if not connection.has_expired():
-                return connection
-            await connection.aclose()
-        try:
-            async with asyncio.timeout(self._settings.connect_timeout) as limit:
-                return await self._connect(to)
-        except TimeoutError as error:
-            if limit.expired():
-                raise _CertainError("connect_timed_out", f"no connection to {to.host}") from error
-            raise
-
-    async def give_back(self, to: Endpoint, connection: httpcore.AsyncHTTP11Connection) -> None:
-        """Keep a connection that can be used again, close any other."""
-        idle = self._idle.setdefault(to[:3], deque())
-        if connection.is_idle() and len(idle) < self._settings.idle_per_origin:
-            idle.append(connection)
-            if self._sweeper is None:
-                self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
-        else:
-            await connection.aclose()
-
-    async def close(self) -> None:
-        """Close every idle connection."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
-        for idle in self._idle.values():
-            while idle:
-                await idle.pop().aclose()
-        self._resolvers.shutdown(wait=False, cancel_futures=True)
-
-    async def _connect(self, to: Endpoint) -> httpcore.AsyncHTTP11Connection:
-        addresses = self._guard.known(to.host, to.port)
-        if addresses is None:
-            loop = asyncio.get_running_loop()
-            try:
-                addresses = await loop.run_in_executor(
-                    self._resolvers, self._guard.lookup, to.host, to.port
-                )
-            except RefusedError as error:
-                raise _CertainError("refused_egress", str(error), retryable=False) from error
-            except UnresolvedError as error:
-                raise _CertainError("dns_failed", str(error)) from error
-        stream = await self._dial(addresses, to)
-        if to.scheme == "https":
-            stream = await self._secure(stream, to)
-        return httpcore.AsyncHTTP11Connection(
-            origin=httpcore.Origin(to.scheme.encode(), to.host.encode(), to.port),
-            stream=stream,
-            keepalive_expiry=self._settings.keep_alive,
-        )
-
-    async def _dial(self, addresses: list[str], to: Endpoint) -> httpcore.AsyncNetworkStream:
-        last: Exception | None = None
-        for address in addresses:
-            try:
-                return await self._backend.connect_tcp(address, to.port)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                last = error
-        raise _CertainError(
-            "connect_failed", f"no connection to {to.host}:{to.port}: {_why(last)}"
-        ) from last
-
-    async def _secure(
-        self, stream: httpcore.AsyncNetworkStream, to: Endpoint
-    ) -> httpcore.AsyncNetworkStream:
-        try:
-            return await stream.start_tls(self._tls, server_hostname=to.host)
-        except (httpcore.ConnectError, httpcore.ConnectTimeout, ssl.SSLError) as error:
-            await stream.aclose()
-            raise _CertainError("tls_failed", f"no TLS with {to.host}: {_why(error)}") from error
-        except BaseException:
-            await stream.aclose()
-            raise
-
-    async def _sweep(self) -> None:
-        """Close what has been idle for too long, so that no peer waits on a dead connection."""
-        while True:
-            await asyncio.sleep(self._settings.keep_alive)
-            for origin, idle in list(self._idle.items()):
-                while idle and idle[0].has_expired():
-                    await idle.popleft().aclose()
-                if not idle:
-                    del self._idle[origin]
+def _nothing_done(error: CertainError | UnavailableError | SetupError) -> Outcome:
+    if isinstance(error, CertainError):
+        return error.outcome
+    if isinstance(error, SetupError):
+        return CertainError("secret_unreadable", str(error)).outcome
+    message = "what the call needs of its tenant cannot be read: the database is away"
+    return CertainError("unavailable", message, snooze=_WAIT_FOR_FACTS).outcome
 
 
-def _tls_context(ca_file: str) -> ssl.SSLContext:
-    # The usual authorities from httpx, those of this system, and the operator's.
-    context = httpx.create_ssl_context(trust_env=False)
-    context.load_default_certs()
-    if ca_file:
-        try:
-            context.load_verify_locations(ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise SettingsError(
-                "The webhook settings are not valid.",
-                [Problem("/webhook/ca_file", f"cannot be read: {error}", "a PEM file")],
-            ) from error
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+def _left_alone(to: Endpoint, refusal: Refusal) -> Outcome:
+    message = f"{to.host} failed too often in a row; it is left alone for {refusal.seconds:.0f} s"
+    if refusal.patient:
+        return CertainError("circuit_open", message, snooze=max(1.0, refusal.seconds)).outcome
+    return CertainError("circuit_open", message).outcome
+
+
+def _worked(outcome: Outcome) -> bool | None:
+    """Whether an outcome speaks for the receiver, against it, or tells nothing of it."""
+    if outcome.code is not None:
+        return outcome.ok or outcome.code not in _SERVER_ERRORS
+    return False if outcome.outcome in _FAILURES else None
 
 
 def _timed_out(call: _Call) -> Outcome:
@@ -405,12 +407,3 @@ def _timed_out(call: _Call) -> Outcome:
 
 def _lost(call: _Call, outcome: str, message: str) -> Outcome:
     return Outcome(ok=False, outcome=outcome, certain=not call.sent, message=one_line(message))
-
-
-def _why(error: BaseException | None) -> str:
-    """The innermost reason of a wrapped error."""
-    while error is not None and (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
-    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
-        return os.strerror(error.errno)
-    return str(error) or type(error).__name__

@@ -73,6 +73,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("launches_total", "counter", "Attempts that ended here, by outcome.", ("outcome",)),
     Metric("run_seconds", "histogram", "How long a run took.", ("kind",), RUN),
     Metric("runs_active", "gauge", "Runs under way in this worker."),
+    Metric("webhook_calls_open", "gauge", "Webhook calls that are open."),
+    Metric("webhook_circuits_open", "gauge", "Receivers that are left alone since they failed."),
+    Metric("webhook_circuits_opened_total", "counter", "How often a receiver began to be so."),
     Metric("claims_total", "counter", "Messages answered at the claim.", ("outcome",)),
     Metric(
         "tenant_throttled_total",

@@ -233,6 +233,29 @@ class Settings(BaseModel):
         description="What each process of a command may use at most: `cpu`, `memory` (address"
         " space), `file_size`, `open_files`, `processes`. A target may ask for less.",
     )
+    webhook_origin_concurrency: int = Field(
+        default=2048,
+        ge=1,
+        le=100_000,
+        description="Webhook calls that one worker holds open to one origin (scheme, host, port).",
+    )
+    webhook_breaker_failures: int = Field(
+        default=50,
+        ge=0,
+        le=100_000,
+        description="After so many webhook calls of a tenant to one origin that failed in a row (no"
+        " answer, or 5xx), the origin is left alone for a while; 0: never.",
+    )
+    webhook_breaker_open: Seconds = Field(
+        default=15.0,
+        gt=0,
+        le=3600,
+        description="For so long at first; doubled while it goes on failing, up to two minutes.",
+    )
+    webhook_ca_file: str = Field(
+        default="",
+        description="Certificates (PEM) that webhooks trust besides the usual ones.",
+    )
     worker_queues: Names = Field(
         default=("default",), min_length=1, description="Queues that this worker serves."
     )

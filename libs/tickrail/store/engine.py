@@ -121,6 +121,13 @@ class ApiTransaction:
         ).scalar_one_or_none()
         return found or ()
 
+    def egress(self) -> Mapping[str, Any] | None:
+        """What targets of this tenant may reach, as an operator set it; None: as everybody's."""
+        found: Mapping[str, Any] | None = self.base.execute(
+            select(tenants.c.egress).where(tenants.c.id == self.tenant)
+        ).scalar_one_or_none()
+        return found
+
     def audit(
         self,
         action: str,

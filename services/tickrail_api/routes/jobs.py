@@ -97,7 +97,7 @@ def list_jobs(call: Reads, query: Annotated[JobList, Query()]) -> Response:
 )
 def create_job(call: Writes) -> Response:
     """Create a job. Scope: write."""
-    draft = call.parts.jobs.draft(call.document())
+    draft = call.parts.jobs.draft(call.document(), call.egress())
 
     def effect(tx: Transaction) -> Answer:
         job = call.parts.jobs.create(tx, draft)
