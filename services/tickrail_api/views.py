@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from tickrail.core.definition import instant_text, parse_plan
 from tickrail.core.errors import TickrailError
+from tickrail.core.explain import Explanation
 from tickrail.core.lint import LintWarning
 from tickrail.core.policies import PRIORITIES
 from tickrail.core.ports_api import AttemptRecord, JobRecord, LaunchRecord
@@ -106,6 +108,40 @@ def attempt_document(attempt: AttemptRecord) -> dict[str, Any]:
         "claim": attempt.claim,
         "started_at": instant_text(attempt.started_at),
         "finished_at": instant_text(attempt.finished_at),
+        "stale_result": attempt.stale_result and _stale_document(attempt.stale_result),
+    }
+
+
+def _stale_document(stale: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "outcome": stale["outcome"],
+        "code": stale.get("code"),
+        "message": stale["message"],
+        "body": stale["body"],
+        "at": instant_text(datetime.fromisoformat(stale["at"])),
+    }
+
+
+def explanation_document(launch: LaunchRecord, found: Explanation) -> dict[str, Any]:
+    """Where a launch stands."""
+    ended = found.ended
+    return {
+        "launch": str(launch.id),
+        "state": shown(launch.state, launch.failures),
+        "holds": found.holds,
+        "checks": [
+            {"check": name, "ok": c.ok, "detail": c.detail, "until": instant_text(c.until)}
+            for name, c in found.checks.items()
+        ],
+        "ended": None
+        if ended is None
+        else {
+            "reason": ended.reason,
+            "outcome": ended.outcome,
+            "attempts": ended.attempts,
+            "detail": ended.detail,
+            "at": instant_text(ended.at),
+        },
     }
 
 

@@ -78,6 +78,7 @@ ATTEMPTS = (
     Column("finished", "finished_at", "time"),
     Column("worker", "worker"),
     Column("message", "message"),
+    Column("told too late", "stale_result.outcome"),
 )
 
 

@@ -43,7 +43,10 @@ _COLUMNS = {
         "claim", "claim_expires_at", "worker", "epoch", "redrive_count", "dlq_owed",
         "cancel_requested", "rerun", "publications",
     ),
-    "attempts": ("launch_id", "scheduled_at", "attempt", "claim", "worker", "outcome", "certain"),
+    "attempts": (
+        "launch_id", "scheduled_at", "attempt", "claim", "worker", "outcome", "certain",
+        "stale_result",
+    ),
     "skips": ("job_id", "scheduled_at", "last_at", "count", "reason"),
     "jobs": ("id", "partition", "state", "next_run_at", "last_slot_at"),
     "partitions": ("partition", "epoch", "owner"),

@@ -194,6 +194,7 @@ class LaunchTable:
                 claim=r.claim,
                 started_at=r.started_at,
                 finished_at=r.finished_at,
+                stale_result=r.stale_result,
             )
             for r in rows
         ]

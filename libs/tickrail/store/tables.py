@@ -49,6 +49,7 @@ attempts = Table(
     Column("code", Integer),
     Column("message", Text, nullable=False, server_default=text("''::text")),
     Column("body", Text, nullable=False, server_default=text("''::text")),
+    Column("stale_result", JSONB),
 )
 installation = Table(
     "installation",

@@ -78,6 +78,24 @@ def end_attempts(cursor: Cursor, ends: Sequence[EndRow]) -> Mapping[LaunchId, St
     return {cast("LaunchId", row[0]): State(cast("str", row[1])) for row in rows}
 
 
+def note_stale(cursor: Cursor, ends: Sequence[Finish]) -> None:
+    """Keep results that came under claims that are over, beside the attempts they were of."""
+    cursor.execute(
+        _SQL["note_stale"],
+        {
+            "id": [e.id for e in ends],
+            "scheduled_at": [e.scheduled_at for e in ends],
+            "claim": [e.claim for e in ends],
+            "attempt": [e.attempt for e in ends],
+            "outcome": [e.outcome for e in ends],
+            "certain": [e.certain for e in ends],
+            "code": [e.code for e in ends],
+            "message": [e.message.replace("\x00", "\ufffd") for e in ends],
+            "body": [e.body.replace("\x00", "\ufffd") for e in ends],
+        },
+    )
+
+
 def settle(cursor: Cursor, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
     """Record that these dead letters are published; how many were owed."""
     if not letters:
@@ -195,11 +213,14 @@ class PostgresWorkerStore:
                     ],
                 )
             )
+            late = [e for e in ends if e.id not in states]
+            if late:
+                note_stale(cursor, late)
             left = [(e.id, e.scheduled_at) for e in ends if e.limited and e.id in states]
             if leave(cursor, left) or any(e.wakes for e in ends):
                 cursor.execute("select pg_notify(%s, '')", [WAKE_CHANNEL])
             self._written("finish")
-        return FinishAnswer(states, [e.id for e in ends if e.id not in states])
+        return FinishAnswer(states, [e.id for e in late])
 
     def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:
         """Keep claims for longer; refused for a run that began more than `ceiling` ago."""

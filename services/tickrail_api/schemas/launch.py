@@ -77,6 +77,16 @@ class LaunchPage(Document):
     next_cursor: str | None
 
 
+class StaleResult(Document):
+    """A result that came when the claim was over. It changed nothing; the effect may be there."""
+
+    outcome: str
+    code: int | None
+    message: str
+    body: str
+    at: Instant
+
+
 class Attempt(Document):
     """An attempt. `outcome` null: it is under way."""
 
@@ -90,6 +100,9 @@ class Attempt(Document):
     claim: int | None
     started_at: Instant | None
     finished_at: Instant | None
+    stale_result: StaleResult | None = Field(
+        description="What its worker told too late: another attempt had taken its place."
+    )
 
 
 class AttemptPage(Document):
@@ -108,6 +121,43 @@ class Log(Document):
     truncated: bool = Field(description="Whether `body` is not all of it.")
     updated_at: Instant | None
     live: bool = Field(description="Whether more may come: ask again in a second.")
+
+
+class Check(Document):
+    """One check of an explanation."""
+
+    check: str = Field(examples=["tenant_cap"])
+    ok: bool | None = Field(
+        description="Whether it lets the launch go on; null: not known, or not its turn yet."
+    )
+    detail: str = Field(description="In words.")
+    until: Instant | None = Field(description="When that changes by itself, where it is known.")
+
+
+class End(Document):
+    """How a launch ended."""
+
+    reason: str = Field(
+        description="`ok`, `deadline`, `cancelled`, `terminated`, or the reason of a dead letter."
+    )
+    outcome: str | None = Field(description="Of its last attempt; null: it had none.")
+    attempts: int
+    detail: str = Field(description="In words.")
+    at: Instant | None
+
+
+class LaunchExplanation(Document):
+    """Why a launch stands where it stands."""
+
+    launch: str
+    state: State
+    holds: str | None = Field(
+        description="The check that keeps it; null: nothing does, it runs or has ended."
+    )
+    checks: list[Check] = Field(
+        description="In the order in which a launch meets them; empty where it has ended."
+    )
+    ended: End | None
 
 
 class LedgerSlot(Document):
@@ -163,6 +213,7 @@ ATTEMPT = {
     "claim": 8801,
     "started_at": "2026-03-02T01:00:00.020Z",
     "finished_at": "2026-03-02T01:00:00.211Z",
+    "stale_result": None,
 }
 LOG = {
     "attempt": 2,
@@ -171,6 +222,27 @@ LOG = {
     "truncated": False,
     "updated_at": "2026-03-02T01:00:02.714Z",
     "live": True,
+}
+EXPLANATION = {
+    "launch": LAUNCH_ID,
+    "state": "due",
+    "holds": "tenant_cap",
+    "checks": [
+        {"check": "tenant", "ok": True, "detail": "The tenant is active.", "until": None},
+        {
+            "check": "tenant_cap",
+            "ok": False,
+            "detail": "The tenant runs 5 of 5 at most.",
+            "until": None,
+        },
+        {
+            "check": "kafka",
+            "ok": None,
+            "detail": "It is not in Kafka.",
+            "until": None,
+        },
+    ],
+    "ended": None,
 }
 SLOT = {
     "at": INSTANT,

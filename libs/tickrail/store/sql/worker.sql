@@ -103,6 +103,29 @@ from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
 returning t.id, t.state
 
+-- name: note_stale
+-- Results under claims that are over: noted beside the attempt as it ended, or as the attempt of a
+-- launch that was ended from outside. The report of an end that was recorded already, made again
+-- because its answer was lost, is none.
+with m as (
+  select * from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(claim)b::int8[],
+    %(attempt)b::int4[], %(outcome)s::text[], %(certain)s::bool[], %(code)b::int4[],
+    %(message)s::text[], %(body)s::text[])
+    as m (id, scheduled_at, claim, attempt, outcome, certain, code, message, body)
+)
+insert into attempts as a (launch_id, scheduled_at, tenant_id, attempt, claim, worker, started_at,
+  outcome, certain, code, message, body, stale_result)
+select t.id, t.scheduled_at, t.tenant_id, m.attempt, m.claim, t.worker, t.started_at, m.outcome,
+  m.certain, m.code, m.message, m.body,
+  jsonb_strip_nulls(jsonb_build_object('outcome', m.outcome, 'code', m.code, 'message', m.message,
+    'body', m.body, 'at', clock_timestamp()))
+from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
+where t.attempt > m.attempt or (t.claim = m.claim and t.state <> 'succeeded' and t.phase = 3)
+order by t.id
+on conflict (scheduled_at, launch_id, attempt) do update
+set stale_result = excluded.stale_result
+where a.claim = excluded.claim and a.outcome <> excluded.outcome and a.stale_result is null
+
 -- name: extend
 -- Keeps claims; refused for a run that began too long ago. An expired claim nobody took is kept.
 with m as (

@@ -72,6 +72,10 @@ alter table launches
   add column concurrency_limit int,
   add column progress jsonb;
 
+-- The result that came for an attempt when its claim was not its worker's any more. It changed
+-- nothing; it is kept because it may tell what became of the effect.
+alter table attempts add column stale_result jsonb;
+
 -- Workers that are there: written by each every few seconds.
 create table workers (
   id text collate "C" primary key,
@@ -101,6 +105,58 @@ create table launch_logs (
   updated_at timestamptz not null default now(),
   primary key (scheduled_at, launch_id, attempt)
 ) partition by range (scheduled_at);
+
+-- What others have before a launch of the present tenant, in numbers, up to a bound: due launches of
+-- its lane, messages of its Kafka partition, what runs in its queue, of the tenant there, and of the
+-- tenant (only where a cap asks for it); and where it waits itself.
+create function explain_counts(launch uuid, slot timestamptz, most int)
+returns table (relay_ahead bigint, kafka_ahead bigint, queue_running bigint, part_running bigint,
+               tenant_running bigint, waits jsonb)
+language sql stable security definer set search_path = pg_catalog, public as $$
+  with l as (
+    select t.*, i.kafka_partitions as k
+    from public.launches t, public.installation i
+    where t.scheduled_at = slot and t.id = launch
+      and t.tenant_id = nullif(current_setting('tickrail.tenant', true), '')::uuid
+  )
+  select
+    (select count(*) from (
+       select from public.launches o
+       where o.partition = l.partition and o.queue = l.queue and o.priority = l.priority
+         and o.phase = 1 and o.due_at <= now() and (o.due_at, o.id) < (l.due_at, l.id)
+       limit most) a),
+    (select count(*) from (
+       select from public.partitions p
+       join public.launches o on o.partition = p.partition
+       where p.partition % l.k = l.partition % l.k and o.phase = 2 and o.state = 'queued'
+         and o.queue = l.queue and (o.attempt > 1) = (l.attempt > 1)
+         and (l.attempt > 1 or o.priority = l.priority)
+         and (o.queued_at, o.id) < (l.queued_at, l.id)
+       limit most) a),
+    r.queue_running, r.part_running, r.tenant_running,
+    (select coalesce(jsonb_agg(jsonb_build_object(
+         'shared', h.tenant_id <> l.tenant_id, 'kind', h.scope, 'reason', h.reason)), '[]')
+     from public.holds h
+     where h.claim is null and h.launch_id = l.id
+       and (h.tenant_id, h.scope, h.name) in (
+         ('00000000-0000-0000-0000-000000000000'::uuid, 'queue', l.queue),
+         (l.tenant_id, 'queue', l.queue), (l.tenant_id, 'tenant', ''),
+         (l.tenant_id, 'key', l.concurrency_key)))
+  from l
+  cross join lateral (
+    select count(*) filter (where o.queue = l.queue) as queue_running,
+           count(*) filter (where o.queue = l.queue and o.tenant_id = l.tenant_id) as part_running,
+           count(*) filter (where o.tenant_id = l.tenant_id) as tenant_running
+    from public.launches o
+    where o.phase = 2 and o.state = 'running' and exists (
+      select from public.limits x
+      where x.max_running is not null
+        and x.tenant_id in (l.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid)
+        and ((x.scope = 'queue' and x.name = l.queue) or (x.scope = 'tenant' and x.name = '')))
+  ) r
+$$;
+revoke all on function explain_counts(uuid, timestamptz, int) from public;
+grant execute on function explain_counts(uuid, timestamptz, int) to tickrail_api;
 
 -- Messages that no worker could read. They belong to no tenant.
 create table undecodable (
