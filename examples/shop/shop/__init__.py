@@ -1,0 +1,1 @@
+"""A small shop whose chores are tasks of Tickrail."""
