@@ -40,6 +40,8 @@ class Run:
         payload: any JSON value.
         timeout: seconds that the attempt may take.
         trace: a W3C traceparent, or None.
+        began: the monotonic time from which the timeout counts. An executor that lets a run wait
+            before it begins clears it, and sets it when the run begins.
         tell: takes output as it comes, from any thread, and returns at once; the end of it is kept
             and can be read while the run goes on. Secrets must be masked before. None: nobody
             listens.
@@ -61,6 +63,7 @@ class Run:
     trace: str | None = None
     tell: Callable[[bytes], None] | None = None
     progress: Callable[[object], None] | None = None
+    began: float | None = None
 
     @property
     def kind(self) -> str:

@@ -21,7 +21,7 @@ import structlog
 from tickrail.core.clock import Clock
 from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
-from tickrail.core.execution import CLAIM_LOST, Executor, Outcome, Run
+from tickrail.core.execution import CLAIM_LOST, TIMED_OUT, Executor, Outcome, Run
 from tickrail.core.ids import JobId, LaunchId
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
@@ -75,7 +75,8 @@ class Active:
     run: Run | None = None
     extended: bool = False
     stopping: bool = False
-    attempted_at: float = field(default=0.0)
+    named: bool = False
+    claimed_at: float = field(default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,16 @@ class RunsSettings:
     """How runs are kept.
 
     Attributes:
+        overdue: seconds beyond its timeout after which a run that its executor let go on is
+            stopped, whatever that executor does.
+        stubborn: seconds beyond its timeout after which a run that does not stop is named.
         margin: seconds before the claim's end at which a run must be stopped if not extended.
         gather: seconds that results are gathered for before they are written.
         batch: results written in one statement.
     """
 
+    overdue: float = 3.0
+    stubborn: float = 20.0
     margin: float = 1.0
     gather: float = 0.01
     batch: int = 500
@@ -148,6 +154,7 @@ class Runs:
     def start(self, a: Active) -> None:
         """Start a claimed attempt, if its claim still holds by our own clock."""
         c = a.claimed
+        a.claimed_at = a.sent
         self._latest[c.id] = a
         self._active[a] = None
         try:
@@ -192,7 +199,13 @@ class Runs:
         self._running[a.run] = a
         if self._reports is not None:
             self._reports.begin(a.run)
-        executor.start(a.run, self._done)
+        a.run.began = self._clock.monotonic()
+        try:
+            executor.start(a.run, self._done)
+        except Exception as e:
+            log.exception("executor_failed", launch=str(c.id), job=str(c.job))
+            message = f"{type(e).__name__}: {e}"
+            self._done(a.run, Outcome(ok=False, outcome="internal", certain=False, message=message))
 
     def _text(self, c: Claimed) -> JobText:
         key = (c.job, c.job_version)
@@ -361,7 +374,8 @@ class Runs:
                 raise
             for a in due:
                 if a.claimed.id not in answer.held:
-                    self._stop(a, CLAIM_LOST)
+                    over = a.run is not None and now - a.claimed_at >= CEILING.total_seconds()
+                    self._stop(a, TIMED_OUT if over else CLAIM_LOST)
                     continue
                 a.sent = now
                 if not a.extended:
@@ -372,12 +386,14 @@ class Runs:
         return 1.0
 
     def watch_once(self) -> float:
-        """Stop the runs whose claims are about to end; seconds until the next look.
+        """Stop runs whose claims are about to end or whose time is over; seconds until the next.
 
         In a thread that calls no server: the one that extends may be waiting for PostgreSQL, and
         a run must not outlive its claim because of that.
         """
-        self._stop_expiring(list(self._running.values()))
+        running = list(self._running.values())
+        self._stop_expiring(running)
+        self._stop_overdue(running)
         return _WATCH_SECONDS
 
     def _look_for_cancels(self, active: Sequence[Active], now: float) -> None:
@@ -394,6 +410,30 @@ class Runs:
         for a in due:
             if now >= a.sent + a.claimed.visibility - self._settings.margin:
                 self._stop(a, CLAIM_LOST)
+
+    def _stop_overdue(self, running: Sequence[Active]) -> None:
+        """The timeout of an attempt holds whatever its executor does.
+
+        What cannot be stopped (a thread) keeps its claim until it ends: a retry beside it would be
+        a second effect at the same time.
+        """
+        now = self._clock.monotonic()
+        for a in running:
+            if a.run is None or a.run.began is None:
+                continue
+            over = now - a.run.began - a.run.timeout
+            if over >= self._settings.overdue:
+                self._stop(a, TIMED_OUT)
+            if over >= self._settings.stubborn and not a.named:
+                a.named = True
+                self._metrics.count("runs_not_stopped_total", kind=a.run.kind)
+                log.error(
+                    "run_does_not_stop",
+                    launch=str(a.claimed.id),
+                    job=a.run.job_name,
+                    kind=a.run.kind,
+                    seconds_over=round(over, 1),
+                )
 
     def _stop(self, a: Active, reason: str) -> None:
         if a.stopping or a.run is None:

@@ -119,6 +119,7 @@ class CommandExecutor:
                 except OSError as error:  # no file descriptor left
                     refused = _RefusedError("cannot_start", f"no pipe: {error.strerror}").outcome
                 else:
+                    run.began = None  # it may wait for a thread
                     future = self._threads.submit(self._handle, run, done, process)
                     self._running[run] = _Entry(future, process, done)
                     return
@@ -153,6 +154,7 @@ class CommandExecutor:
     # --- on the command's thread -----------------------------------------------------------------
 
     def _handle(self, run: Run, done: Done, process: Process) -> None:
+        run.began = self._clock.monotonic()
         try:
             outcome = (
                 _stopped_early(process.reason)

@@ -86,6 +86,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("claims_extended_total", "counter", "Claims extended for runs that go on."),
     Metric("retries_total", "counter", "Failed attempts that will be tried again.", ("reason",)),
     Metric("stale_results_total", "counter", "Results whose claim was another's by then."),
+    Metric(
+        "runs_not_stopped_total",
+        "counter",
+        "Runs that go on long after their timeout: they are logged by name.",
+        ("kind",),
+    ),
     Metric("messages_undecodable_total", "counter", "Kafka messages that could not be read."),
     Metric(
         "task_loop_lag_seconds",
