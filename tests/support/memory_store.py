@@ -238,11 +238,14 @@ class MemoryOwnerStore(MemoryBackfillPass):
                     found.append(publication(x, db.weights.get(x.tenant_id, 1)))
             pairs = {(p.tenant, p.queue) for p in found} | set(others)
             limits = loads(db, pairs, owned, now)
-            return Backlog(now=now, due=found, queued=self._queued(owned), loads=limits)
+            limited = bool(db.limits or db.paused_queues)
+            return Backlog(now, found, self._queued(owned), limits, limited)
 
     def rouse(self, owned: Owned) -> Swept:
         db = self._db
         with db.transaction("rouse") as now:
+            if all(h.claim is not None for h in db.holds.values()):
+                return Swept()
             held, fence = db.hold_fence(owned, owned)
             count = rouse(db, held, now)
             return Swept({"roused": count} if count else {}, fence)

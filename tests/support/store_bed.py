@@ -23,6 +23,7 @@ from tests.support.memory_worker import MemoryWorkerStore
 
 from tickrail.core.definition import parse_definition
 from tickrail.core.ids import Claim, Epoch, JobId, LaunchId, Partition, TenantId, launch_id
+from tickrail.core.limits import Limit, Scope
 from tickrail.core.ports import CalendarText, OwnerStore
 from tickrail.core.ports_worker import (
     Claimed,
@@ -46,6 +47,8 @@ _SHIFTED = {
     ),
     "jobs": ("next_run_at", "resume_at"),
     "backfills": ("next_at",),
+    "holds": ("due_at",),
+    "limits": ("filled_at",),
 }  # fmt: skip
 
 
@@ -80,7 +83,9 @@ class Bed(Protocol):
 
     def suspend(self, tenant: TenantId) -> None: ...
 
-    def pause_queue(self, queue: str) -> None: ...
+    def pause_queue(self, queue: str, *, paused: bool = True) -> None: ...
+
+    def set_limit(self, scope: Scope, limit: Limit | None) -> None: ...
 
     def set_calendar(self, name: str, version: int, document: str) -> None: ...
 
@@ -233,8 +238,13 @@ class MemoryBed:
     def suspend(self, tenant: TenantId) -> None:
         self.db.suspended.add(tenant)
 
-    def pause_queue(self, queue: str) -> None:
-        self.db.paused_queues.add(queue)
+    def pause_queue(self, queue: str, *, paused: bool = True) -> None:
+        (self.db.paused_queues.add if paused else self.db.paused_queues.discard)(queue)
+
+    def set_limit(self, scope: Scope, limit: Limit | None) -> None:
+        self.db.limits.pop(scope, None)
+        if limit is not None:
+            self.db.limits[scope] = limit
 
     def set_calendar(self, name: str, version: int, document: str) -> None:
         self.db.calendars[TENANT, name] = CalendarText(version, document)
@@ -385,8 +395,18 @@ class PostgresBed:
     def suspend(self, tenant: TenantId) -> None:
         self.conn.execute("update tenants set state = 'suspended' where id = %s", [tenant])
 
-    def pause_queue(self, queue: str) -> None:
-        self.conn.execute("update queues set paused = true where name = %s", [queue])
+    def pause_queue(self, queue: str, *, paused: bool = True) -> None:
+        self.conn.execute("update queues set paused = %s where name = %s", [paused, queue])
+
+    def set_limit(self, scope: Scope, limit: Limit | None) -> None:
+        self.conn.execute("delete from limits where (tenant_id, scope, name) = (%s, %s, %s)", scope)
+        if limit is not None:
+            rate = (None, None) if limit.rate is None else (limit.rate.count, limit.rate.seconds)
+            self.conn.execute(
+                "insert into limits (tenant_id, scope, name, paused, max_running, rate_count,"
+                " rate_seconds) values (%s, %s, %s, %s, %s, %s, %s)",
+                [*scope, limit.paused, limit.max_running, *rate],
+            )
 
     def set_calendar(self, name: str, version: int, document: str) -> None:
         self.conn.execute(

@@ -235,6 +235,7 @@ class Backlog:
     due: Sequence[Publication] = ()
     queued: Mapping[Lane, int] = field(default_factory=dict)
     loads: Mapping[Scope, Load] = field(default_factory=dict)
+    limited: bool = False
     next_due: datetime | None = None
     more: bool = False
 
@@ -332,7 +333,7 @@ class OwnerStore(Protocol):
         """Due launches whose time has come, the oldest `limit` of each tenant in each lane.
 
         Of each partition, that is. What is paused is left out. `loads` has the limits of the
-        tenants and queues found, and of `others`.
+        tenants and queues found, and of `others`; `limited`: there are any at all.
         """
         ...
 

@@ -5,8 +5,9 @@ that the message is in the topic. What happens in between is safe: a crash leave
 and the next owner publishes it again; the claim lets one of the two messages start it.
 
 Each class of a queue (a lane) has a topic, a window and a line of its own, so that what is caught
-up with after an outage, which is of a lower class, stands in nobody's way. In a line, tenants go in
-turns.
+up with after an outage, which is of a lower class, stands in nobody's way. The classes of a queue
+go in turns, and so do the tenants in a line, each by its weight. What a limit would refuse is left
+in the database (brakes.py).
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from typing import NamedTuple
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.fairness import FairQueue, fair_order
+from tickrail.core.fairness import FairQueue, Turns, fair_order
+from tickrail.core.ids import TenantId
+from tickrail.core.limits import CLASS_WEIGHTS
 from tickrail.core.messages import LaunchMessage
 from tickrail.core.ports import FenceReport, Lane, Owned, OwnerStore, Publication
 from tickrail.core.ports_bus import Delivery, Publisher, UnknownTopicError
 from tickrail.core.ports_metrics import Metrics
+from tickrail.engine.brakes import Brakes
 
 log = structlog.get_logger("tickrail.relay")
+_CLASSES = dict(enumerate(CLASS_WEIGHTS))
 
 
 class Route(NamedTuple):
@@ -73,6 +78,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._lines: dict[Lane, FairQueue[Publication]] = {}
+        self.weights: dict[TenantId, int] = {}  # as last read; 1 for others
 
     def __len__(self) -> int:
         """How many wait."""
@@ -84,16 +90,26 @@ class Lines:
             yield from line
 
     def busy(self) -> list[tuple[Lane, FairQueue[Publication]]]:
-        """The lines where something waits, the higher classes first."""
-        found = [(lane, line) for lane, line in self._lines.items() if line]
-        return sorted(found, key=lambda x: (x[0].priority, x[0].queue))
+        """The lines where something waits."""
+        return [(lane, line) for lane, line in self._lines.items() if line]
+
+    def queues(self) -> dict[str, dict[int, FairQueue[Publication]]]:
+        """By queue and class the lines where something waits."""
+        found: dict[str, dict[int, FairQueue[Publication]]] = {}
+        for lane, line in sorted(self.busy(), key=lambda x: x[0]):
+            found.setdefault(lane.queue, {})[lane.priority] = line
+        return found
 
     def of(self, lane: Lane) -> FairQueue[Publication]:
         """The line of a lane."""
         line = self._lines.get(lane)
         if line is None:
-            line = self._lines[lane] = FairQueue(lambda p: p.tenant)
+            line = self._lines[lane] = FairQueue(lambda p: p.tenant, self.weight)
         return line
+
+    def weight(self, p: Publication) -> int:
+        """The weight of its tenant."""
+        return self.weights.get(p.tenant, p.weight)
 
     def keep(self, wanted: Callable[[Publication], bool]) -> list[Publication]:
         """Drop the others; which those were."""
@@ -135,6 +151,8 @@ class Relay:
         self._missing: dict[str, tuple[str, float]] = {}
         self._scan_at = 0.0
         self._more: set[Lane] = set()  # lanes with due launches that only a scan will find
+        self._brakes = Brakes()
+        self._turns: dict[str, Turns[int]] = {}
 
     def wake(self) -> None:
         """Look for due launches at the next pass."""
@@ -148,6 +166,8 @@ class Relay:
                 continue
             lane = p.lane
             line = self._waiting.of(lane)
+            if self._brakes.learn(p):
+                self._scan_at = 0.0
             if (lane in self._more or len(line) >= room) and line.serves(p):
                 self._more.add(lane)  # a scan will find it, behind what is older
             else:
@@ -165,7 +185,7 @@ class Relay:
         self._mark(owned, result)
         now = self._clock.monotonic()
         if now >= self._scan_at or self._ran_dry(now):
-            self._scan(owned, now)
+            self._scan(owned, now, result)
         self._publish(owned, now, result)
         if wait and not result.published and not result.marked and self._publisher.outstanding:
             self._collect(self._publisher.poll(wait), result)
@@ -214,6 +234,7 @@ class Relay:
                 continue
             result.failed += 1
             self._air[p.lane] -= 1
+            self._brakes.landed(p)
             if error.permanent:
                 self._dead.append(p)
                 continue
@@ -239,6 +260,7 @@ class Relay:
             for p in batch:
                 self._known.discard((p.id, p.attempt))
                 self._air[p.lane] -= 1
+                self._brakes.landed(p)
                 self._queued[p.lane] += 1
             result.marked += marked.marked
             if marked.fence:
@@ -251,18 +273,29 @@ class Relay:
             self._known.difference_update((p.id, p.attempt) for p in self._dead)
             self._dead.clear()
 
-    def _scan(self, owned: Owned, now: float) -> None:
+    def _scan(self, owned: Owned, now: float, result: Relayed) -> None:
         if not owned:
             return
+        roused = self._store.rouse(owned)
+        if roused.fence:
+            result.fence.append(roused.fence)
         room, share = self._room, self._share(owned)
         limit = max(10, 2 * share // len(owned))
         if any(len(line) >= share for _, line in self._waiting.busy()):
             limit = 10  # one line is long enough; the others, of which little waits, are looked for
-        backlog = self._store.backlog(owned, limit)
+        for _, line in self._waiting.busy():
+            self._brakes.learn(line.first)
+        backlog = self._store.backlog(owned, limit, self._brakes.pairs)
         self._scan_at = now + self._settings.scan_every
         self._queued = Counter(backlog.queued)
+        self._waiting.weights = {p.tenant: p.weight for p in backlog.due}
+        self._brakes.renew(
+            backlog.loads, len(owned), self._settings.partitions, any_=backlog.limited
+        )
         fresh = [p for p in backlog.due if (p.id, p.attempt) not in self._known]
         fresh.sort(key=lambda p: (p.due_at, p.scheduled_at))
+        if backlog.limited:
+            fresh = self._useful(fresh)
         if fresh:
             oldest = (backlog.now - fresh[0].due_at).total_seconds()
             self._metrics.gauge("oldest_due_seconds", max(0.0, oldest))
@@ -271,10 +304,21 @@ class Relay:
         # A full page may hide more behind it.
         found = Counter(p.lane for p in fresh)
         self._more = {lane for lane, count in found.items() if count >= limit}
-        for p in fair_order(fresh, lambda p: p.tenant):
+        for p in fair_order(fresh, lambda p: p.tenant, self._waiting.weight):
             line = self._waiting.of(p.lane)
             if len(line) < room or not line.serves(p):
                 self._take(p)
+
+    def _useful(self, fresh: Iterable[Publication]) -> list[Publication]:
+        """What limits let through until the next scan, of each tenant in each lane."""
+        found: list[Publication] = []
+        taken: Counter[tuple[TenantId, Lane]] = Counter()
+        for p in fresh:
+            room = self._brakes.room(p)
+            if room is None or taken[p.tenant, p.lane] < room:
+                taken[p.tenant, p.lane] += 1
+                found.append(p)
+        return found
 
     def _ran_dry(self, now: float) -> bool:
         """Whether a line is empty that a scan would fill."""
@@ -294,27 +338,40 @@ class Relay:
 
     def _publish(self, owned: Owned, now: float, result: Relayed) -> None:
         share = self._share(owned)
-        recounted = False
-        for lane, line in self._waiting.busy():
-            rests = self._resting.get(lane.queue, 0.0) > now
-            while line:
-                if self._full(lane, share) and not recounted and not rests:
-                    # What was queued may have been taken by workers meanwhile.
-                    self._queued = Counter(self._store.queued(owned))
-                    recounted = True
-                if self._full(lane, share) and not rests:
-                    break
+        if any(self._full(lane, share) for lane, _ in self._waiting.busy()):
+            # What was queued may have been taken by workers meanwhile.
+            self._queued = Counter(self._store.queued(owned))
+        for queue, lines in self._waiting.queues().items():
+            rests = self._resting.get(queue, 0.0) > now
+            turns = self._turns.setdefault(queue, Turns(_CLASSES))
+            while heads := self._heads(queue, lines, share, {} if rests else owned):
+                line = heads[turns.next(heads)]
                 p = line.pop()
-                if rests or p.partition not in owned:
-                    # Found again by a scan: by the new owner, or when the queue has rested.
-                    self._known.discard((p.id, p.attempt))
-                    continue
                 if not self._send(p, owned):
                     line.push_back(p)
                     break  # the local queue is full: wait for reports
                 result.published += 1
         if result.published:
             self._metrics.count("relay_published_total", result.published)
+
+    def _heads(
+        self, queue: str, lines: Mapping[int, FairQueue[Publication]], share: int, owned: Owned
+    ) -> dict[int, FairQueue[Publication]]:
+        """The lines of a queue whose first may be published now.
+
+        What may not stands in nobody's way: a scan finds it again, by the new owner, when the queue
+        has rested, or when a limit has room.
+        """
+        heads = {}
+        for rank, line in lines.items():
+            while line and (
+                line.first.partition not in owned or self._brakes.room(line.first) == 0
+            ):
+                p = line.pop()
+                self._known.discard((p.id, p.attempt))
+            if line and not self._full(Lane(queue, rank), share):
+                heads[rank] = line
+        return heads
 
     def _full(self, lane: Lane, share: int) -> bool:
         return self._queued[lane] + self._air[lane] >= share
@@ -329,4 +386,5 @@ class Relay:
         )
         if sent:
             self._air[p.lane] += 1
+            self._brakes.sent(p)
         return sent

@@ -140,13 +140,19 @@ def drop_stale(cursor: Cursor) -> None:
     cursor.execute(_SQL["stale_holds"])
 
 
+def are_limits(cursor: Cursor) -> bool:
+    """Whether there is any limit or paused queue."""
+    row = cursor.execute(_SQL["are_limits"]).fetchone()
+    return bool(row and row[0])
+
+
 def loads(
     cursor: Cursor,
     pairs: Collection[tuple[TenantId, str]],
     partitions: Sequence[Partition],
     since: datetime,
 ) -> Mapping[Scope, Load]:
-    """The limits of these tenants in these queues, and what is on its way under each."""
+    """The limits of these tenants in these queues, and what is under way to each."""
     scopes = {s for tenant, queue in pairs for s in shared_scopes(tenant, queue)}
     if not scopes:
         return {}

@@ -16,12 +16,14 @@ from typing import Any, cast
 from psycopg import errors as pg
 
 from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
+from tickrail.core.limits import Scope
 from tickrail.core.ports import (
     Backlog,
     DueJob,
     EndedJob,
     FenceReport,
     Lane,
+    Load,
     LostClaim,
     Marked,
     OpenCount,
@@ -42,7 +44,7 @@ from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
 from tickrail.store.fence import hold_fence
 from tickrail.store.launch_rows import launch_columns
-from tickrail.store.limits import OwnerLimits, drop_stale, leave, loads
+from tickrail.store.limits import OwnerLimits, are_limits, drop_stale, leave, loads
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session
 from tickrail.store.worker import EndRow, end_attempts, settle
@@ -277,9 +279,11 @@ class PostgresOwnerStore:
             rows = cursor.execute(_SQL["backlog"], {**keys, "limit": limit}).fetchall()
             due = [Publication(*cast("Any", row)) for row in rows]
             queued = cursor.execute(_SQL["queued_counts"], keys).fetchall()
-            pairs = {(p.tenant, p.queue) for p in due} | set(others)
-            limits = loads(cursor, pairs, partitions, since)
-        return Backlog(now=now, due=due, queued=_by_lane(queued), loads=limits)
+            limits: Mapping[Scope, Load] = {}
+            if limited := are_limits(cursor):
+                pairs = {(p.tenant, p.queue) for p in due} | set(others)
+                limits = loads(cursor, pairs, partitions, since)
+        return Backlog(now, due, _by_lane(queued), limits, limited)
 
     def rouse(self, owned: Owned) -> Swept:
         """Make due what waits at a limit and may try again."""

@@ -254,6 +254,10 @@ with scopes as (
 )
 select s.tenant_id, s.scope, s.name, (select count(*) from u) from scopes s
 
+-- name: are_limits
+-- Whether there is any limit or paused queue.
+select exists (select from limits) or exists (select from queues where paused)
+
 -- name: loads
 -- The limits of these scopes, and how many launches of these partitions wait there.
 select x.tenant_id, x.scope, x.name, x.paused, x.max_running, x.rate_count, x.rate_seconds,
