@@ -30,7 +30,7 @@ def die(
     world.database.run(
         "insert into attempts (launch_id, scheduled_at, tenant_id, attempt, outcome, certain, code,"
         " message, body) select id, scheduled_at, tenant_id, attempt, %s, true, 500, 'it said 500',"
-        " 'sorry' from launches where id = %s",
+        " 'sorry' from launches where id = %s on conflict do nothing",
         last["outcome"], launch,
     )  # fmt: skip
 
