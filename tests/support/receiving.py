@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from flask import Flask
 from flask import Response as FlaskResponse
 from flask import request as flask_request
+from tests.support.api import served
+from werkzeug.serving import make_server
 
 from tickrail.sdk.receiver import (
     AsgiReceiver,
@@ -71,7 +77,7 @@ def fastapi_app(rules: ReceiverRules, handler: Handler) -> FastAPI:
     @app.post("/hooks/{name}")
     async def hook(name: str, request: Request) -> Response:
         del name
-        return serve(request, await request.body())
+        return await run_in_threadpool(serve, request, await request.body())
 
     @app.get("/hooks/{name}")
     async def look(name: str, request: Request) -> Response:
@@ -80,7 +86,7 @@ def fastapi_app(rules: ReceiverRules, handler: Handler) -> FastAPI:
 
     @app.post("/other")
     async def other(request: Request) -> Response:
-        return serve(request, await request.body())
+        return await run_in_threadpool(serve, request, await request.body())
 
     return app
 
@@ -100,4 +106,27 @@ def flask_app(rules: ReceiverRules, handler: Handler) -> Flask:
     return app
 
 
-Headers = Sequence[tuple[str, str]]
+@contextmanager
+def serve_flask(app: Flask) -> Iterator[str]:
+    """The application behind a server with threads; its address."""
+    logging.getLogger("werkzeug").disabled = True
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, name="flask", daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(30)
+        server.server_close()
+
+
+@contextmanager
+def serve(framework: str, rules: ReceiverRules, handler: Handler) -> Iterator[str]:
+    """A receiver of that framework; its address."""
+    if framework == "fastapi":
+        with served(fastapi_app(rules, handler)) as url:
+            yield url
+    else:
+        with serve_flask(flask_app(rules, handler)) as url:
+            yield url

@@ -163,18 +163,18 @@ def test_while_a_handler_runs_others_are_asked_to_come_back(world: World) -> Non
     if world._flask:
         assert world.send().status == 200
     else:  # its client cannot be used inside of itself
-        assert world.store.begin(KEY, 5, 300) == Started()
+        assert world.store.begin(KEY, 5, 120) == Started()
         inside.append(world.send(6))
         assert world.store.finish(KEY, 5, Answer(200))
     assert inside[0].status == 409
-    assert inside[0].headers["retry-after"] == "300"
+    assert inside[0].headers["retry-after"] == "120"
     assert "in progress" in inside[0].problem()
     assert world.send(6).headers["idempotent-replay"] == "true"
 
 
 def test_after_the_lease_a_higher_fence_takes_over_and_an_equal_one_does_not(world: World) -> None:
-    assert world.store.begin(KEY, 5, 300) == Started()
-    world.clock.advance(301)
+    assert world.store.begin(KEY, 5, 120) == Started()
+    world.clock.advance(121)
     assert world.send(5).status == 409
     assert world.send(6).status == 200
     assert len(world.handler.calls) == 1
@@ -220,8 +220,8 @@ def test_an_effect_that_is_fenced_off_is_told(world: World) -> None:
 
 def test_a_handler_that_outlives_its_lease_hears_that_another_took_over(world: World) -> None:
     def act(*_: object) -> Reply:
-        world.clock.advance(301)
-        assert world.store.begin(KEY, 6, 300) == Started()
+        world.clock.advance(121)
+        assert world.store.begin(KEY, 6, 120) == Started()
         return Reply()
 
     world.handler.act = act

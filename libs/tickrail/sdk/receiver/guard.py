@@ -54,7 +54,8 @@ class ReceiverRules:
             at, and whoever reaches the receiver may send.
         tolerance: how far the time of a signature may lie from the present.
         lease: how long a key stays with a delivery that neither ends nor fails, since its process
-            died: longer than the longest handler takes. Until then later deliveries wait.
+            died: longer than the longest handler takes, and than the job's timeout. Until then
+            later deliveries are asked to wait.
         max_body: bytes of a request at most; more is answered 413.
         max_answer: bytes of an answer's body that are kept; of a larger one the status and the
             headers are.
@@ -71,7 +72,7 @@ class ReceiverRules:
     methods: frozenset[str] = frozenset({"POST", "PUT", "PATCH", "DELETE"})
     secrets: Sequence[str | bytes] = field(default=(), repr=False)
     tolerance: timedelta = TOLERANCE
-    lease: timedelta = timedelta(minutes=5)
+    lease: timedelta = timedelta(minutes=2)
     max_body: int = 1 << 20
     max_answer: int = 1 << 16
     headers: frozenset[str] = frozenset(
