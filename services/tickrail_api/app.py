@@ -20,8 +20,8 @@ from tickrail.core.ports_ownership import Directory
 from tickrail.core.target_webhook import Webhook
 from tickrail.engine.backfill_requests import BackfillRequests
 from tickrail.engine.calendars import CalendarRules, Calendars
-from tickrail.engine.job_operations import JobWork
 from tickrail.engine.explain import Explainer
+from tickrail.engine.job_operations import JobWork
 from tickrail.engine.job_rules import JobRules
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches

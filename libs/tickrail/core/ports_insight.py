@@ -1,4 +1,4 @@
-"""What the API reads to show a launch from inside: what its runs print."""
+"""What the API reads to show a launch from inside: what its runs print, and where it stands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from tickrail.core.explain_facts import Facts
 from tickrail.core.ports_api import LaunchRecord
 
 
@@ -25,4 +26,8 @@ class InsightRecords(Protocol):
 
     def log(self, launch: LaunchRecord, attempt: int) -> LogRecord | None:
         """What an attempt printed; None: nothing is known of it."""
+        ...
+
+    def facts(self, launch: LaunchRecord) -> Facts:
+        """Where the launch stands, the owner of its partition aside."""
         ...

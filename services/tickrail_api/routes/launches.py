@@ -1,4 +1,4 @@
-"""/v1/launches: history, attempts, cancel."""
+"""/v1/launches: history, attempts, logs, explanations, cancel."""
 
 from __future__ import annotations
 
@@ -31,15 +31,22 @@ from tickrail_api.paging import (
 from tickrail_api.routes.jobs import plain
 from tickrail_api.schemas.launch import (
     ATTEMPT,
+    EXPLANATION,
     LAUNCH,
     LOG,
     AttemptPage,
     Launch,
+    LaunchExplanation,
     LaunchPage,
     Log,
     State,
 )
-from tickrail_api.views import attempt_document, launch_document, log_document
+from tickrail_api.views import (
+    attempt_document,
+    explanation_document,
+    launch_document,
+    log_document,
+)
 
 router = APIRouter(tags=["launches"])
 
@@ -118,6 +125,22 @@ def list_attempts(call: Reads, launch: str, query: Annotated[PageParameters, Que
     items = found[: query.limit]
     more = query.next(scope, [items[-1].attempt]) if len(found) > query.limit else None
     return Answer(listed([attempt_document(a) for a in items], more)).response()
+
+
+@router.get(
+    "/v1/launches/{launch}/explain",
+    dependencies=plain,
+    responses=answers(LaunchExplanation, EXPLANATION),
+)
+def explain_launch(call: Reads, launch: str) -> Response:
+    """Why a launch stands where it stands: the checks in order, and the one that keeps it.
+
+    Or how it ended and why. Of other tenants' launches only numbers are told. Scope: read.
+    """
+    with call.read() as tx:
+        found = require_launch(tx, LaunchId(path_id("launch", launch)))
+        facts = tx.insight.facts(found)
+    return Answer(explanation_document(found, call.parts.explainer.explain(facts))).response()
 
 
 @router.get("/v1/launches/{launch}/log", responses=answers(Log, LOG))

@@ -232,7 +232,7 @@ EXPLANATION = {
         {
             "check": "tenant_cap",
             "ok": False,
-            "detail": "The tenant runs 5 of 5 at most.",
+            "detail": "The tenant runs 5 of at most 5.",
             "until": None,
         },
         {
