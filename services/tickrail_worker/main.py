@@ -21,6 +21,8 @@ from tickrail_worker.build import Parts, build
 log = structlog.get_logger("tickrail.worker")
 
 _RECORD_WITHIN = 10.0
+_STOP_WITHIN = 60.0
+"""Seconds beyond the grace time."""
 
 
 class Worker:
@@ -127,7 +129,7 @@ class Worker:
                 self._metrics.gauge("consumer_lag", lag, topic=topic)
         return self._metrics.render(accept)
 
-    def stop(self) -> None:
+    def stop(self) -> str | None:
         """Claim nothing more, let runs end within the grace time, give the rest back, leave.
 
         An interrupted run is due again at once under its next attempt; one whose owner holds a
@@ -135,7 +137,8 @@ class Worker:
         """
         parts = self._parts
         if parts is None:
-            return
+            return None
+        parts.runs.drain()
         parts.intake.close_intake()
         log.info("draining", runs=parts.runs.count, grace=self._settings.drain_grace)
         parts.runs.close(self._settings.drain_grace)
@@ -153,8 +156,14 @@ class Worker:
         parts.report_store.close()
         parts.facts.close()
         self._status.stop()
+        given_back = parts.runs.interrupted
+        return f"{given_back} runs were interrupted and given back" if given_back else None
 
 
 def run(settings: Settings) -> int:
     """Run a worker until a signal; the exit code."""
-    return service.run("worker", lambda: Worker(settings, SystemClock()))
+    return service.run(
+        "worker",
+        lambda: Worker(settings, SystemClock()),
+        stop_within=settings.drain_grace + _STOP_WITHIN,
+    )

@@ -43,6 +43,7 @@ class IntakeSettings:
         weights: how many of each topic's messages are taken in a turn.
         fetch: messages a poll takes at most.
         buffer: messages held back at most before their partitions are paused.
+        buffer_bytes: and bytes of them.
         window: offsets a partition may have open before it is paused.
         claim_batch: launches claimed in one statement.
         commit_every: seconds between two commits of offsets; a revoke and the end commit at once.
@@ -54,6 +55,7 @@ class IntakeSettings:
     weights: Mapping[str, int] = field(default_factory=dict)
     fetch: int = 500
     buffer: int = 2000
+    buffer_bytes: int = 8 << 20
     window: int = 1000
     claim_batch: int = 500
     commit_every: float = 0.25
@@ -66,6 +68,7 @@ class Waiting:
     message: LaunchMessage
     place: Place
     offset: int
+    size: int
 
 
 class Intake:
@@ -109,7 +112,10 @@ class Intake:
         self._paused: set[Place] = set()
         self._done: deque[tuple[Place, int]] = deque()
         self._unburied: deque[tuple[UndecodableLetter, Place]] = deque()
+        self._held_bytes = 0  # of messages that wait for their claim or their dead letter
         self._closing = threading.Event()
+        self._left = False
+        self._rest = threading.Event()  # never set
         self._subscribed = False
         self._commit_at = 0.0
 
@@ -146,6 +152,8 @@ class Intake:
             self._paused.discard(place)
         for topic, lane in self._lanes.items():
             self._lanes[topic] = deque(w for w in lane if w.place not in gone)
+        self._held_bytes = sum(w.size for lane in self._lanes.values() for w in lane)
+        self._held_bytes += sum(len(letter.raw) for letter, _ in self._unburied)
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -163,11 +171,14 @@ class Intake:
             # Here and not earlier: the thread that subscribes is the one that may do all the rest.
             self._consumer.subscribe(self._settings.topics, self)
             self._subscribed = True
+        if self._left or (self._closing.is_set() and self._leave()):
+            self._rest.wait(wait)
+            return 0
         waiting = sum(map(len, self._lanes.values()))
         free = self._settings.concurrency - self._runs.count
         can_claim = waiting > 0 and free > 0 and not self._closing.is_set()
         room = self._settings.buffer - waiting
-        self._hold_back(full=room <= 0)
+        self._hold_back(full=room <= 0 or self._held_bytes >= self._settings.buffer_bytes)
         records = self._consumer.poll(
             min(self._settings.fetch, max(1, room)), 0.0 if can_claim else wait
         )
@@ -184,7 +195,7 @@ class Intake:
         return len(records) + claimed
 
     def close_intake(self) -> None:
-        """From any thread: claim nothing more; polling goes on."""
+        """From any thread: claim nothing more; leave the group as soon as claims guard all runs."""
         self._closing.set()
 
     @property
@@ -194,8 +205,22 @@ class Intake:
 
     def finish(self) -> None:
         """At the end, on the consumer's thread: commit what is done and leave the group."""
+        if not self._left:
+            self._commit()
+            self._consumer.close()
+
+    def _leave(self) -> bool:
+        """Leave the group while runs go on, once each is guarded by its claim; whether it did.
+
+        What waits in this worker's partitions is read by others then, and not after the drain.
+        """
+        if not self._runs.guarded:
+            return False
         self._commit()
         self._consumer.close()
+        self._left = True
+        log.info("left_group", runs=self._runs.count)
+        return True
 
     @property
     def waiting(self) -> int:
@@ -214,9 +239,11 @@ class Intake:
                 self._metrics.count("messages_undecodable_total")
                 letter = UndecodableLetter(r.topic, r.partition, r.offset, r.value, str(e))
                 self._unburied.append((letter, place))
+                self._held_bytes += len(r.value)
                 continue
             lane = self._lanes.setdefault(r.topic, deque())
-            lane.append(Waiting(message, place, r.offset))
+            lane.append(Waiting(message, place, r.offset, len(r.value)))
+            self._held_bytes += len(r.value)
 
     def _retry_burials(self) -> None:
         """Publish undecodable messages; their offsets wait for that."""
@@ -235,6 +262,7 @@ class Intake:
                 error=letter.error,
             )
             self._unburied.popleft()
+            self._held_bytes -= len(letter.raw)
             self.offset_done(place, letter.offset)
 
     def _hold_back(self, *, full: bool) -> None:
@@ -268,6 +296,7 @@ class Intake:
         picked = self._pick(min(free, self._settings.claim_batch))
         if not picked:
             return 0
+        self._held_bytes -= sum(w.size for w in picked)
         by_id: dict[LaunchId, Waiting] = {}
         for w in picked:
             launch = LaunchId(w.message.launch)
@@ -290,6 +319,7 @@ class Intake:
             # Nothing is known of the claims: the messages wait, the next claim decides.
             for w in reversed(picked):
                 self._lanes[w.place[0]].appendleft(w)
+                self._held_bytes += w.size
             raise
         if answer.granted:
             self._metrics.count("claims_total", len(answer.granted), outcome="granted")

@@ -19,9 +19,10 @@ from typing import Any
 import structlog
 
 from tickrail.core.clock import Clock
+from tickrail.core.dead_letters import reason_of
 from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
-from tickrail.core.execution import CLAIM_LOST, TIMED_OUT, Executor, Outcome, Run
+from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, TIMED_OUT, Executor, Outcome, Run
 from tickrail.core.ids import JobId, LaunchId
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
@@ -143,11 +144,27 @@ class Runs:
         self._ended: deque[tuple[Active, Outcome]] = deque()
         self._arrived = threading.Event()
         self._texts: OrderedDict[tuple[JobId, int], JobText] = OrderedDict()
+        self._draining = False
+        self._interrupted = 0
 
     @property
     def count(self) -> int:
         """Runs whose end is not recorded yet."""
         return len(self._active)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether every run is guarded by a claim that was extended, and no more by its offset."""
+        return all(a.extended for a in list(self._active))
+
+    @property
+    def interrupted(self) -> int:
+        """Runs that a stop of this worker interrupted."""
+        return self._interrupted
+
+    def drain(self) -> None:
+        """From any thread: the next heartbeat extends every claim that was not extended yet."""
+        self._draining = True
 
     # --- start ------------------------------------------------------------------------------------
 
@@ -228,6 +245,7 @@ class Runs:
     def _done(self, run: Run, outcome: Outcome) -> None:
         a = self._running.pop(run, None)
         if a is not None:
+            self._interrupted += outcome.outcome == INTERRUPTED
             if self._reports is not None:
                 self._reports.end(run)
             self._end(a, outcome)
@@ -259,19 +277,22 @@ class Runs:
             threading.Event().wait(self._settings.gather)
         batch = [self._ended.popleft() for _ in range(min(len(self._ended), self._settings.batch))]
         try:
-            answer = self._store.finish([self._finish(a, o) for a, o in batch])
+            ends = [self._finish(a, o) for a, o in batch]
+            answer = self._store.finish(ends)
         except BaseException:
             self._ended.extendleft(reversed(batch))
             raise
         dead: list[Active] = []
         succeeded = 0
-        for a, outcome in batch:
+        for (a, outcome), end in zip(batch, ends, strict=True):
             state = answer.states.get(a.claimed.id)
             if state is State.SUCCEEDED:
                 succeeded += 1
             else:
                 self._report(a, outcome, state)
             if state in (State.DEAD, State.ABANDONED):
+                reason = reason_of(state, json.loads(end.result))
+                self._metrics.count("dead_letters_total", reason=reason.value)
                 dead.append(a)
             self._forget(a)
             self._offset_done(a.place, a.offset)
@@ -354,7 +375,11 @@ class Runs:
             if self._latest.get(a.claimed.id, a) is not a:
                 self._stop(a, CLAIM_LOST)  # a later attempt runs here already
         active = [a for a in active if self._latest.get(a.claimed.id) is a]
-        due = [a for a in active if now >= a.sent + a.claimed.visibility / 3]
+        due = [
+            a
+            for a in active
+            if now >= a.sent + a.claimed.visibility / 3 or (self._draining and not a.extended)
+        ]
         if due:
             try:
                 answer = self._store.extend(

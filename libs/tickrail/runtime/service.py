@@ -28,8 +28,12 @@ _log = structlog.get_logger(__name__)
 class Running(Protocol):
     """A process that has started."""
 
-    def stop(self) -> None:
-        """Finish what is under way and let go of everything; bounded in time."""
+    def stop(self) -> str | None:
+        """Finish what is under way and let go of everything; bounded in time.
+
+        Returns:
+            What could not be finished, in words; None where all was.
+        """
         ...
 
     def failed(self) -> str | None:
@@ -48,7 +52,8 @@ def run(process: str, start: Callable[[], Running], *, stop_within: float = 90.0
         stop_within: seconds after which a stop that does not come to its end is cut short.
 
     Returns:
-        The exit code: 0 after a graceful stop, 1 when it failed, 3 when a server that it needs to
+        The exit code: 0 after a graceful stop, 1 when it failed or had to leave something
+        unfinished, 3 when a server that it needs to
         start is not reachable.
     """
     with StopSignals() as signals:
@@ -81,7 +86,10 @@ def _stop(process: str, running: Running, within: float, *, failed: bool) -> int
     limit.daemon = True
     limit.start()
     try:
-        running.stop()
+        unfinished = running.stop()
+        if unfinished:
+            _log.warning("not finished", service=process, reason=unfinished)
+            failed = True
     except Exception:  # noqa: BLE001 - as above
         _log.exception("the stop failed", service=process)
         failed = True
