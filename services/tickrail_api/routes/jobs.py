@@ -30,6 +30,7 @@ from tickrail_api.schemas.job import (
     INTERVAL_JOB,
     JOB,
     JOB_ANSWER,
+    KAFKA_JOB,
     NEW_JOB,
     PATCH,
     JobAnswer,
@@ -93,7 +94,7 @@ def list_jobs(call: Reads, query: Annotated[JobList, Query()]) -> Response:
     status_code=201,
     dependencies=plain,
     responses=answers(JobAnswer, JOB_ANSWER, 201),
-    openapi_extra=body(NewJob, NEW_JOB, INTERVAL_JOB),
+    openapi_extra=body(NewJob, NEW_JOB, INTERVAL_JOB, KAFKA_JOB),
 )
 def create_job(call: Writes) -> Response:
     """Create a job. Scope: write."""

@@ -207,6 +207,19 @@ INTERVAL_JOB = {
     "overlap": "buffer_one",
     "target": {"webhook": {"url": "https://example.org/poll", "method": "GET"}},
 }
+KAFKA_JOB = {
+    "name": "announce-orders",
+    "schedule": {"every": "5m"},
+    "target": {
+        "kafka": {
+            "topic": "orders.due",
+            "key": "{{ payload.region }}",
+            "headers": {"team": "billing"},
+            "value": {"region": "{{ payload.region }}", "slot": "{{ scheduled_at }}"},
+        }
+    },
+    "payload": {"region": "eu"},
+}
 PATCH = {"schedule": {"cron": "30 2 * * *"}, "tags": {"team": None, "owner": "finance"}}
 JOB = {
     "id": JOB_ID,
