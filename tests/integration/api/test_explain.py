@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from tests.integration.api.test_members import join
-from tests.support.api import Caller, World
+from tests.support.api import Caller, World, api_world, webhook
+from tests.support.database import new_database
 
 from tickrail.store.tenancy import Caller as By
 
@@ -23,9 +24,8 @@ class Scene:
     """A launch of acme's job `a` and what a test does to its surroundings."""
 
     world: World
-    job: Any
+    job: str
     launch: str
-    others: list[str] = field(default_factory=list)
 
     def run(self, statement: str, *values: object) -> None:
         self.world.database.run(statement, *values)
@@ -39,12 +39,14 @@ class Scene:
         for name, value in columns.items():
             self.run(f"update launches set {name} = {value} where id = %s", launch or self.launch)
 
-    def other(self, caller: Caller | None = None, job: str = "a", **trigger: Any) -> str:
-        """Another launch: of the same job, or of another tenant's."""
-        who = caller or self.world.acme
+    def other(self, caller: Caller | None = None, **trigger: Any) -> str:
+        """Another launch: of the same job, or of one of another tenant's."""
+        who, job = caller or self.world.acme, self.job
+        if caller is not None:
+            caller.call("PUT", "/v1/jobs/name:b", webhook("b"))
+            job = "b"
         document = {"overlap": "allow", **trigger}
         made = who.post(f"/v1/jobs/name:{job}/trigger", document, expect=201)
-        self.others.append(made["id"])
         return str(made["id"])
 
     def limit(self, tenant: str, scope: str, name: str, **columns: object) -> None:
@@ -63,11 +65,33 @@ class Scene:
         return self.world.acme.get(f"/v1/launches/{self.launch}/explain")
 
 
+@pytest.fixture(scope="module")
+def world(postgres_admin: str, template_database: str) -> Iterator[World]:
+    """One for all: a database for each of these cases would take longer than the cases."""
+    with new_database(postgres_admin, template_database) as database, api_world(database) as made:
+        yield made
+
+
+CLEAN = (
+    "update launches set state = 'cancelled', phase = 3",
+    "update queues set paused = false",
+    "update tenants set state = 'active'",
+    "delete from limits",
+    "delete from holds",
+    "delete from workers",
+)
+
+
 @pytest.fixture
-def scene(world: World, acme: Caller) -> Scene:
-    job = acme.create("a")
-    launch = acme.post("/v1/jobs/name:a/trigger", expect=201)["id"]
+def scene(world: World) -> Scene:
+    for statement in CLEAN:
+        world.database.run(statement)
+    world.etcd.down = False
+    world.etcd.owners.clear()
     join(world, "s-1", *range(4))
+    job = f"a{len(world.acme.every('/v1/jobs'))}"
+    world.acme.create(job)
+    launch = world.acme.post(f"/v1/jobs/name:{job}/trigger", expect=201)["id"]
     return Scene(world, job, launch)
 
 
@@ -116,8 +140,7 @@ def tenant_full(s: Scene) -> None:
 def queue_full(s: Scene) -> None:
     """By another tenant's launch, of which only the number is told."""
     s.limit(EVERYBODY, "queue", "default", max_running=1)
-    s.world.beta.create("b")
-    s.state("running", s.other(s.world.beta, "b"), worker="'beta-worker'")
+    s.state("running", s.other(s.world.beta), worker="'beta-worker'")
 
 
 def rate_spent(s: Scene) -> None:
@@ -154,14 +177,13 @@ def unowned(s: Scene) -> None:
 
 
 def due(s: Scene) -> None:
-    s.world.beta.create("b", priority="high")
     for _ in range(3):
-        earlier = s.other(s.world.beta, "b", priority="normal")
+        earlier = s.other(s.world.beta)
         s.state(
             "due", earlier, due_at="now() - interval '1 hour'",
             partition=f"(select partition from launches where id = '{s.launch}')",
         )  # fmt: skip
-    s.other(s.world.beta, "b")  # of another class
+    s.other(s.world.beta, priority="high")  # of another class
 
 
 def no_worker(s: Scene) -> None:
@@ -178,10 +200,9 @@ def no_worker_of_the_kind(s: Scene) -> None:
 def in_kafka(s: Scene) -> None:
     worker(s)
     s.state("queued", queued_at="now()", publications=2)
-    s.world.beta.create("b")
     for _ in range(2):
         s.state(
-            "queued", s.other(s.world.beta, "b"), queued_at="now() - interval '1 minute'",
+            "queued", s.other(s.world.beta), queued_at="now() - interval '1 minute'",
             partition=f"(select partition from launches where id = '{s.launch}')",
         )  # fmt: skip
 
