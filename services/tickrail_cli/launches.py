@@ -1,4 +1,4 @@
-"""`tickrail launches`: watch, read and cancel launches."""
+"""`tickrail launches`: watch, read and cancel launches (their insides in launch_insight.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
 
 import click
 import yaml
@@ -18,6 +17,7 @@ from tickrail.sdk.client import ApiError, Client, UnreachableError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.follow import Change, Follower
 from tickrail_cli.jobs import on_job
+from tickrail_cli.launch_insight import explain, launch_path, log
 from tickrail_cli.output import STATE_STYLES, Column, local_time, printable
 
 _PAGE = 500
@@ -67,6 +67,7 @@ CARD = (
     Column("priority", "priority"),
     Column("worker", "worker"),
     Column("claim", "claim"),
+    Column("progress", "progress"),
     Column("result", result),
     Column("answer", "result.body"),
 )
@@ -87,9 +88,8 @@ def launches() -> None:
     """Watch, read and cancel launches."""
 
 
-def launch_path(launch: str, rest: str = "") -> str:
-    """The path of a launch."""
-    return f"/v1/launches/{quote(launch, safe='')}{rest}"
+for _command in (log, explain):
+    launches.add_command(_command)
 
 
 @launches.command("list")

@@ -1,0 +1,124 @@
+"""`tickrail launches log | explain`: a launch from inside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import click
+from rich.text import Text
+
+from tickrail.sdk.client import UnreachableError
+from tickrail_cli.context import Context, pass_session, shared_options
+from tickrail_cli.output import STATE_STYLES, local_time, printable
+
+_POLL = 0.5
+_OVERLAP = 1024
+_CUT = "\ufffd"
+_MARKS = {True: ("+", "green"), False: ("-", "bold red"), None: (" ", "dim")}
+
+
+def launch_path(launch: str, rest: str = "") -> str:
+    """The path of a launch."""
+    return f"/v1/launches/{quote(launch, safe='')}{rest}"
+
+
+@click.command()
+@click.argument("launch")
+@click.option("--attempt", type=click.IntRange(1), help="Of this attempt; default: the last one.")
+@click.option("--follow", is_flag=True, help="Go on until the attempt has ended.")
+@shared_options
+@pass_session
+def log(session: Context, /, *, launch: str, attempt: int | None, follow: bool) -> None:
+    """Show what an attempt of LAUNCH printed: the end of it, at most 64 KiB."""
+    path, params = launch_path(launch, "/log"), {"attempt": attempt} if attempt else None
+    found = session.client().request("GET", path, params=params)
+    if session.output != "table":
+        while follow and found["live"]:
+            threading.Event().wait(_POLL)
+            found = session.client().request("GET", path, params=params)
+        session.done("", found)
+        return
+    if not found["attempt"]:
+        click.echo("No attempt yet.", err=True)
+        if not follow:
+            return
+    if found["truncated"]:
+        click.echo(f"(the end of {found['size']} bytes)", err=True)
+    for piece in _pieces(session, path, params, found) if follow else [found["body"]]:
+        click.echo(_shown(piece), nl=False)
+
+
+def _pieces(
+    session: Context, path: str, params: Mapping[str, Any] | None, first: Mapping[str, Any]
+) -> Iterator[str]:
+    """What is new in a log, again and again, until nothing more comes or Ctrl-C."""
+    moment, found, shown, away = threading.Event(), first, "", False
+    number = first["attempt"]
+    try:
+        while True:
+            body = str(found["body"])
+            if found["live"]:
+                # A character whose last bytes have not come yet is shown with them.
+                body = body.rstrip(_CUT)
+            yield new_text(shown, body)
+            shown = body
+            if not found["live"] and found["attempt"]:
+                return
+            moment.wait(_POLL)
+            try:
+                asked = {"attempt": number} if number else params
+                found = session.client().request("GET", path, params=asked)
+                number, away = found["attempt"], False
+            except UnreachableError as e:
+                if not away:
+                    click.echo(f"{e}; waiting", err=True)
+                away = True
+    except KeyboardInterrupt:
+        return
+
+
+def new_text(before: str, after: str) -> str:
+    """What a tail that was `before` has more now; all of it where nothing fits together."""
+    if after.startswith(before):
+        return after[len(before) :]
+    known = before[-_OVERLAP:]
+    at = after.rfind(known)
+    return after[at + len(known) :] if at >= 0 else after
+
+
+def _shown(text: str) -> str:
+    """The output without what would move the cursor; tabs stay."""
+    return "\t".join(printable(part) for part in text.split("\t"))
+
+
+@click.command()
+@click.argument("launch")
+@shared_options
+@pass_session
+def explain(session: Context, /, *, launch: str) -> None:
+    """Say why LAUNCH stands where it stands, or how it ended."""
+    found = session.client().request("GET", launch_path(launch, "/explain"))
+    if session.output != "table":
+        session.done("", found)
+        return
+    state = str(found["state"])
+    head = Text(f"{found['launch']} is ")
+    head.append(state, style=STATE_STYLES.get(state, "default"))
+    ended = found["ended"]
+    if ended is not None:
+        when = f" at {local_time(ended['at'], utc=session.utc)}" if ended["at"] else ""
+        head.append(f"{when}: {printable(str(ended['detail']))}")
+    session.console.print(head, soft_wrap=True)
+    width = max((len(c["check"]) for c in found["checks"]), default=0)
+    for check in found["checks"]:
+        holds = check["check"] == found["holds"]
+        mark, style = _MARKS[check["ok"]]
+        line = Text("> " if holds else "  ", style="bold")
+        line.append(f"{mark} {check['check']:<{width}}  ", style=style)
+        line.append(printable(str(check["detail"])), style="bold" if holds else "default")
+        if check["until"]:
+            line.append(f" ({local_time(check['until'], utc=session.utc)})", style="dim")
+        session.console.print(line, soft_wrap=True)
