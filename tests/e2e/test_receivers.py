@@ -3,7 +3,7 @@
 On the real path. Requests are doubled one after the other and at the same moment, answers are lost,
 a worker is killed between the effect and its record, and one is frozen past its claim while its
 request is under way. The receivers keep their keys in PostgreSQL; their handlers commit an effect
-before they answer.
+before they answer. And a message to a Kafka topic, which tells the same to its readers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from psycopg import conninfo
 from tests.support.doubling import DoublingProxy, Mode, Passed
 from tests.support.receiver import Request
@@ -30,6 +31,8 @@ from tests.support.receiving import FRAMEWORKS, Handler, Reply, serve
 from tests.support.running import Running, data_folder
 from tests.support.until import until
 
+from tickrail.bus.config import KafkaSettings
+from tickrail.bus.topics import Topics
 from tickrail.local.state import STATE_FILE
 from tickrail.sdk.receiver import Delivery, PostgresStore, ReceiverRules
 
@@ -81,6 +84,7 @@ class World:
     up: Running
     sides: dict[str, tuple[Side, Handler, DoublingProxy]] = field(default_factory=dict)
     late: dict[str, Passed] = field(default_factory=dict)
+    kafka: str = ""
 
     def launches(self, job: str) -> dict[str, tuple[str, int, dict[str, Any]]]:
         """Launches of a job by id: state, attempt, result."""
@@ -124,6 +128,7 @@ def world() -> Iterator[World]:
             url = stack.enter_context(serve(framework, rules, handler))
             proxy = stack.enter_context(DoublingProxy(url, side.mode))
             made.sides[framework] = (side, handler, proxy)
+        made.kafka = addresses["kafka_bootstrap"]
         play(made)
         yield made
 
@@ -132,6 +137,7 @@ def play(world: World) -> None:
     """Everything, until each launch has ended."""
     for framework in FRAMEWORKS:
         make_job(world, framework, "doubled", scheduled=True)
+    send_to_kafka(world)
     kill_between_effect_and_record(world)
     freeze_while_the_request_is_under_way(world)
     open_ = "select from launches where not state = any(%s)"
@@ -153,6 +159,17 @@ def make_job(world: World, framework: str, name: str, *, scheduled: bool = False
         document |= {"schedule": {"every": "1s"}, "max_launches": SLOTS}
     with world.up.client() as client:
         return dict(client.request("POST", "/v1/jobs", json=document))
+
+
+def send_to_kafka(world: World) -> None:
+    """A launch of a job whose topic an operator allowed."""
+    Topics(KafkaSettings(bootstrap=world.kafka)).ensure(["orders.due"], 4)
+    world.up.rows("update tenants set kafka_topics = '{orders.*}' returning id")
+    target = {"kafka": {"topic": "orders.due", "key": "{{ payload.region }}", "partition": 2}}
+    document = {"name": "kafka", "target": target, "payload": {"region": "eu"}}
+    with world.up.client() as client:
+        client.request("POST", "/v1/jobs", json=document)
+    trigger(world, "kafka")
 
 
 def trigger(world: World, job: str) -> None:
@@ -261,3 +278,23 @@ def test_a_request_of_a_frozen_worker_that_comes_late_is_refused(
     assert (state, attempt >= 2) == ("succeeded", True)
     assert world.effects(framework, job) == {late.key: 1}
     assert late.fence < max(p.fence for p in world.passed(framework, late.key))
+
+
+def test_a_launch_shows_where_its_message_landed_and_the_message_says_whose_it_is(
+    world: World,
+) -> None:
+    [(key, (state, attempt, result))] = world.launches("kafka").items()
+    assert (state, attempt) == ("succeeded", 1)
+    with world.up.client() as client:
+        launch = client.request("GET", f"/v1/launches/{key}")
+    assert launch["result"]["place"] == {"topic": "orders.due", "partition": 2, "offset": 0}
+    assert launch["result"]["place"] == result["place"]
+    reader = Consumer({"bootstrap.servers": world.kafka, "group.id": "e2e"})
+    reader.assign([TopicPartition("orders.due", 2, 0)])
+    (message,) = reader.consume(1, 30)
+    reader.close()
+    assert (message.key(), message.value()) == (b"eu", b'{"region":"eu"}')
+    headers = dict(message.headers() or [])
+    assert headers["Idempotency-Key"] == key.encode()
+    assert headers["Fencing-Token"] == str(launch["claim"]).encode()
+    assert headers["Tickrail-Job"] == b"kafka"
