@@ -220,6 +220,7 @@ class TaskExecutor:
     # --- the end ----------------------------------------------------------------------------------
 
     def _end(self, one: TaskRun, outcome: Outcome) -> None:
+        self._watch.ended(one)
         with self._changed:
             known = self._running.pop(one.run, None) is not None
             self._changed.notify_all()

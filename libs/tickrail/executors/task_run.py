@@ -51,6 +51,8 @@ class TaskRun:
         """The system's number of the thread that is its own."""
         self.cpu_before = 0.0
         """The CPU seconds that this thread had used when the run began."""
+        self.cpu_used = 0.0
+        """The CPU seconds that it has used, where it had a thread of its own and has ended."""
         self.coroutine: asyncio.Task[None] | None = None
         self.overdue = False
         self._clock = clock
@@ -123,7 +125,7 @@ class TaskRun:
         except BaseException as error:  # noqa: BLE001 - the border of one run: SystemExit too
             return self._raised(error)
         finally:
-            self.thread = None
+            self.thread, self.cpu_used = None, time.thread_time() - self.cpu_before
         return self._returned(value)
 
     async def on_loop(self) -> Outcome:

@@ -31,6 +31,7 @@ LAG_LIMIT = 1.0
 KEPT = 60.0
 """For so many seconds the gauge shows the longest lag."""
 _NAMED = 5
+_REMEMBERED = 1000
 _UTIME, _STIME = 11, 12
 
 
@@ -61,6 +62,7 @@ class TaskWatch:
         self._turned: float | None = None
         self._told = False
         self._looked: float | None = None
+        self._ended: deque[TaskRun] = deque(maxlen=_REMEMBERED)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._work, name="task watch", daemon=True)
 
@@ -74,14 +76,19 @@ class TaskWatch:
         if self._thread.is_alive():
             self._thread.join(1.0)
 
+    def ended(self, one: TaskRun) -> None:
+        """A run has ended; it may have been what held the others up since the last look."""
+        self._ended.append(one)
+
     def look(self) -> None:
         """One look."""
         now = self._clock.monotonic()
         runs = self._runs()
+        lately = [self._ended.popleft() for _ in range(len(self._ended))]
         self._limits(runs)
         late = 0.0 if self._looked is None else now - self._looked - TICK
         if late > LAG_LIMIT:
-            self._stalled(runs, late)
+            self._stalled(runs, lately, late)
         self._looked = now
         lag = max(0.0, self._loop_lag(now), late if late > LAG_LIMIT else 0.0)
         # Each lag stays until a longer one comes or a minute has passed.
@@ -138,24 +145,32 @@ class TaskWatch:
             hint="an async task must not block: use await, a plain function, or process=True",
         )
 
-    def _stalled(self, runs: Sequence[TaskRun], late: float) -> None:
-        """No thread ran: the interpreter's lock was held, or the process was stopped."""
+    def _stalled(self, runs: Sequence[TaskRun], lately: Sequence[TaskRun], late: float) -> None:
+        """No thread ran: the interpreter's lock was held, or the process was stopped.
+
+        Named are those that may have held it, the likeliest first: by the CPU time of their
+        threads, which a call that only waits does not use, then those that have ended since.
+        """
         loop = self._loop()
         current = loop.current() if loop is not None else None
-        found: list[tuple[float, str, str]] = []
+        found = [
+            (round(one.cpu_used, 1), True, one.title, "it has ended")
+            for one in lately
+            if one.began is not None and not one.task.process
+        ]
         for one in runs:
             if one.coroutine is not None and one.coroutine is current and loop is not None:
-                found.append((late, one.title, loop.where()))
-            elif (thread := one.thread) is not None and not one.task.process:
+                found.append((round(late, 1), False, one.title, loop.where()))
+            elif (thread := one.thread) is not None:
                 used = _cpu_seconds(thread) - one.cpu_before
-                found.append((used, one.title, where(_ident(thread))))
+                found.append((round(used, 1), False, one.title, where(_ident(thread))))
         found.sort(reverse=True)
         log.error(
             "interpreter_stalled",
             seconds=round(late, 1),
             tasks=[
-                {"task": title, "cpu_seconds": round(used, 1), "at": at}
-                for used, title, at in found[:_NAMED]
+                {"task": title, "cpu_seconds": used, "at": at}
+                for used, _, title, at in found[:_NAMED]
             ],
             hint="a task that holds the interpreter's lock needs process=True",
         )
