@@ -139,7 +139,6 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         failpoints.watch(KafkaPublisher(kafka, clock, "dead letters"), "letters"),
         lambda queue: dlq_topic(kafka.topic_prefix, queue),
         encode_dead_letter,
-        metrics,
     )
     parts = OwnerParts(
         Tick(store, metrics),
@@ -147,7 +146,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         Reaper(
             store, clock, metrics, ReaperSettings(lost_after=timedelta(seconds=settings.lost_after))
         ),
-        OwedLetters(store, box),
+        OwedLetters(store, box, metrics),
         ZoneData(postgres.zone_data, metrics),
         Backfills(store, metrics),
     )

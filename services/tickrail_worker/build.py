@@ -21,11 +21,9 @@ from tickrail.bus.topics import (
 )
 from tickrail.bus.version import check_broker
 from tickrail.core.clock import Clock
-from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import LaunchId
-from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
-from tickrail.engine.deadletters import LetterBox
+from tickrail.engine.deadletters import LetterBox, RawBox
 from tickrail.engine.intake import Intake, IntakeSettings
 from tickrail.engine.presence import Presence
 from tickrail.engine.run_reports import RunReports
@@ -98,12 +96,20 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     consumer = LaunchConsumer(choose_group_protocol(kafka), clock, settings.name)
     buried, dead = KafkaPublisher(kafka, clock, "undecodable"), KafkaPublisher(kafka, clock, "dead")
     letters = failpoints.watch(dead, "letters")
-    box = LetterBox(letters, lambda queue: dlq_topic(prefix, queue), encode_dead_letter, metrics)
+    box = LetterBox(letters, lambda queue: dlq_topic(prefix, queue), encode_dead_letter)
+
+    queue_of = {topic: queue for queue in queues for topic in work_topics(prefix, queue)}
+    raw = RawBox(
+        buried,
+        lambda topic: queue_of[topic],
+        lambda queue: dlq_topic(prefix, queue),
+        encode_undecodable,
+        store.keep_undecodable,
+    )
 
     def post(owed: Sequence[OwedLetter]) -> Sequence[tuple[LaunchId, datetime, int]]:
         return box.post(owed, _REPORT_WAIT)
 
-    work = [topic for queue in queues for topic in work_topics(prefix, queue)]
     weights = {retry_topic(prefix, q): RETRY_WEIGHT for q in queues}
     weights |= {launch_topic(prefix, q, p): WEIGHTS[p] for q in queues for p in PRIORITIES}
     report_store = PostgresReportStore(database)
@@ -128,9 +134,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         runs,
         clock,
         metrics,
-        IntakeSettings(settings.name, work, settings.worker_concurrency, weights),
+        IntakeSettings(settings.name, list(queue_of), settings.worker_concurrency, weights),
         decode=decode_launch,
-        bury=lambda letter: _bury(buried, prefix, queues, letter),
+        bury=raw.bury,
     )
     tasks = () if app is None else tuple(sorted(app.tasks))
     info = worker_info(settings, targets, tasks, lambda: runs.count, lambda: intake.closed)
@@ -147,15 +153,3 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         facts,
         targets,
     )
-
-
-def _bury(
-    publisher: KafkaPublisher, prefix: str, queues: Sequence[str], letter: UndecodableLetter
-) -> None:
-    """Publish an undecodable message to the DLQ topic of the queue whose topic it came from."""
-    queue = next(q for q in queues if letter.topic in work_topics(prefix, q))
-    value, headers = encode_undecodable(letter)
-    publisher.publish(dlq_topic(prefix, queue), -1, letter.id.encode(), value, headers, letter.id)
-    arrived = {d.token for d in publisher.flush(_REPORT_WAIT) if d.error is None}
-    if letter.id not in arrived:
-        raise UnavailableError("Kafka did not acknowledge the dead letter.")

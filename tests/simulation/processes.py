@@ -42,7 +42,8 @@ TTL = 6
 STUCK_AFTER = 8.0
 OWNER_CALLS = (
     "tick", "resume", "complete", "queued", "backlog", "mark_queued", "mark_unpublishable",
-    "sweep", "reap", "owed", "settle", "backfill", "make_days", "drop_days",
+    "sweep", "reap", "owed", "settle", "dead_letters", "backfill", "make_days", "drop_days",
+    "rouse",
 )  # fmt: skip
 ZONE_CALLS = ("versions", "rezone", "store_version")
 FENCE_CALLS = ("raise_epoch", "highest_epoch", "generation", "database_now", "advance_claims")
@@ -89,10 +90,7 @@ class Scheduler(Process):
             self.store, self.publisher, route, encode_launch, self.clock, NO_METRICS,
             RelaySettings(PARTITIONS, outstanding=60),
         )  # fmt: skip
-        box = LetterBox(
-            SimPublisher(world.bus, self), lambda _queue: LETTERS, encode_dead_letter,
-            NO_METRICS,
-        )  # fmt: skip
+        box = LetterBox(SimPublisher(world.bus, self), lambda _queue: LETTERS, encode_dead_letter)
         self.reaper = Reaper(
             self.store, self.clock, NO_METRICS, ReaperSettings(lost_after=world.lost_after, rest=6)
         )
@@ -100,7 +98,7 @@ class Scheduler(Process):
             Tick(self.store, NO_METRICS),
             self.relay,
             self.reaper,
-            OwedLetters(self.store, box, older_than=world.owed_after),
+            OwedLetters(self.store, box, NO_METRICS, older_than=world.owed_after),
             ZoneData(zones, NO_METRICS, version=world.zone_version()),
             Backfills(self.store, NO_METRICS),
         )
@@ -203,10 +201,7 @@ class Worker(Process):
             kernel, self, "db", SimWorkerStore(world.db), WORKER_CALLS, account.observe
         )
         self.consumer = SimConsumer(world.bus, GROUP, self, account.committed)
-        box = LetterBox(
-            SimPublisher(world.bus, self), lambda _queue: LETTERS, encode_dead_letter,
-            NO_METRICS,
-        )  # fmt: skip
+        box = LetterBox(SimPublisher(world.bus, self), lambda _queue: LETTERS, encode_dead_letter)
         self.executor = SimExecutor(self)
 
         def post(owed: Sequence[OwedLetter]) -> list[tuple[LaunchId, datetime, int]]:

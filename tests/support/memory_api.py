@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tests.support.memory_letters import MemoryLetters
 from tests.support.memory_tables import JobRow, LaunchRow, MemoryDatabase, SkipRow
 from tests.support.stepped import TENANT
 
@@ -72,6 +73,7 @@ class MemoryTransaction:
         self.jobs = MemoryJobs(api, now)
         self.launches = MemoryLaunches(api, now)
         self.calendars = MemoryCalendars(api, now)
+        self.letters = MemoryLetters(api.db, launch_record, now)
 
     def queue_kinds(self, queue: str) -> Sequence[str]:
         del queue
@@ -186,7 +188,7 @@ class MemoryLaunches:
 
     def page(self, where: LaunchFilter, page: PageRequest) -> Page[LaunchRecord]:
         found = [
-            self._record(row)
+            launch_record(row)
             for row in self.api.db.launches.values()
             if row.job_id == where.job
             and (where.origin is None or row.origin.split(":")[0] == where.origin.split(":")[0])
@@ -195,14 +197,6 @@ class MemoryLaunches:
         ]
         found.sort(key=lambda x: x.scheduled_at, reverse=not page.ascending)
         return Page(found[: page.limit])
-
-    def _record(self, row: LaunchRow) -> LaunchRecord:
-        return LaunchRecord(
-            row.id, row.job_id, "", row.job_version, row.origin, row.scheduled_at, row.due_at,
-            row.state, row.attempt, row.failures, row.max_attempts, row.queue, row.priority,
-            row.worker, row.claim, row.cancel_requested, row.due_at, row.queued_at, row.started_at,
-            row.finished_at, row.result, row.redrive_count,
-        )  # fmt: skip
 
     def open_of(self, job: JobId) -> OpenLaunches:
         rows = self.api.db.of_job(job)
@@ -218,11 +212,11 @@ class MemoryLaunches:
             concurrency_limit=launch.plan.concurrency and launch.plan.concurrency.limit,
         )  # fmt: skip
         self.api.db.launches[launch.id] = row
-        return self._record(row)
+        return launch_record(row)
 
     def find(self, launch: LaunchId) -> LaunchRecord | None:
         row = self.api.db.launches.get(launch)
-        return None if row is None else self._record(row)
+        return None if row is None else launch_record(row)
 
     def cancel_open(self, jobs: Sequence[JobId], *, running: bool) -> int:
         every = [r for job in jobs for r in self.api.db.of_job(job)]
@@ -236,6 +230,16 @@ class MemoryLaunches:
         for row in rows:
             row.state, row.finished_at, row.cancel_requested = State.CANCELLED, self.now, True
         return len(rows)
+
+
+def launch_record(row: LaunchRow) -> LaunchRecord:
+    """A launch as the API sees it."""
+    return LaunchRecord(
+        row.id, row.job_id, "", row.job_version, row.origin, row.scheduled_at, row.due_at,
+        row.state, row.attempt, row.failures, row.max_attempts, row.queue, row.priority,
+        row.worker, row.claim, row.cancel_requested, row.due_at, row.queued_at, row.started_at,
+        row.finished_at, row.result, row.redrive_count,
+    )  # fmt: skip
 
 
 @dataclass

@@ -239,13 +239,12 @@ class MemoryOwnerStore(MemoryBackfillPass):
             pairs = {(p.tenant, p.queue) for p in found} | set(others)
             limits = loads(db, pairs, owned, now)
             limited = bool(db.limits or db.paused_queues)
-            return Backlog(now, found, self._queued(owned), limits, limited)
+            waits = any(h.claim is None for h in db.holds.values())
+            return Backlog(now, found, self._queued(owned), limits, limited, waits)
 
     def rouse(self, owned: Owned) -> Swept:
         db = self._db
         with db.transaction("rouse") as now:
-            if all(h.claim is not None for h in db.holds.values()):
-                return Swept()
             held, fence = db.hold_fence(owned, owned)
             count = rouse(db, held, now)
             return Swept({"roused": count} if count else {}, fence)
@@ -264,6 +263,7 @@ class MemoryOwnerStore(MemoryBackfillPass):
             rows, fence = self._to_mark(owned, dead)
             for row in rows:
                 row.state, row.finished_at, row.dlq_owed = State.DEAD, now, True
+                row.dead_at = now
                 row.failures += 1
                 row.result = {"outcome": reason, "message": reason}
             return Marked(len(rows), fence)
@@ -356,6 +356,10 @@ class MemoryOwnerStore(MemoryBackfillPass):
     def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
         with self._db.transaction("settle"):
             return self._db.settle(letters)
+
+    def dead_letters(self, most: int) -> int:
+        with self._db.transaction("dead_letters"):
+            return min(most, sum(x.dead_at is not None for x in self._db.launches.values()))
 
     def make_days(self, ahead: int) -> int:
         with self._db.transaction("make_days") as now:

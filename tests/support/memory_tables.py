@@ -23,6 +23,7 @@ from tickrail.core.backfill import Backfill
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Claim, JobId, LaunchId, Partition, TenantId
 from tickrail.core.limits import Limit, Scope
+from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import (
     CalendarText,
     FenceReport,
@@ -94,6 +95,7 @@ class LaunchRow:
     payload: Any = None
     result: Any = None
     origin: str = "manual:test"
+    dead_at: datetime | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
 
@@ -143,6 +145,7 @@ class MemoryDatabase:
         self.attempts: dict[tuple[LaunchId, int], dict[str, Any]] = {}
         self.calendars: dict[tuple[TenantId, str], CalendarText] = {}
         self.backfills: dict[UUID, BackfillRow] = {}
+        self.undecodable: dict[str, UndecodableLetter] = {}
         self.suspended: set[TenantId] = set()
         self.paused_queues: set[str] = set()
         self.locked_jobs: set[JobId] = set()
@@ -223,6 +226,7 @@ class MemoryDatabase:
         if after is not State.CANCELLED:
             row.failures = verdict.failures
         row.dlq_owed = verdict.dlq_owed and after is not State.CANCELLED
+        row.dead_at = now if after in (State.DEAD, State.ABANDONED) else None
         row.claim_expires_at = None
         row.result = json.loads(end.result)
         return after

@@ -13,6 +13,7 @@ from tests.support.memory_tables import (
 )
 
 from tickrail.core.ids import Claim, LaunchId
+from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_worker import (
     ClaimAnswer,
@@ -115,6 +116,11 @@ class MemoryWorkerStore:
     def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
         with self._db.transaction("settle"):
             return self._db.settle(letters)
+
+    def keep_undecodable(self, letter: UndecodableLetter, queue: str) -> None:
+        del queue
+        with self._db.transaction("keep_undecodable"):
+            self._db.undecodable[letter.id] = letter
 
     def close(self) -> None:
         """Nothing to give back."""

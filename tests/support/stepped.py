@@ -121,9 +121,7 @@ class Worker:
         self.metrics = Counted()
         self.buried: list[UndecodableLetter] = []
         self.bury_fails: Exception | None = None
-        box = LetterBox(
-            self.publisher, lambda q: dlq_topic(PREFIX, q), encode_dead_letter, self.metrics
-        )
+        box = LetterBox(self.publisher, lambda q: dlq_topic(PREFIX, q), encode_dead_letter)
 
         def post(owed: Sequence[OwedLetter]) -> list[tuple[LaunchId, datetime, int]]:
             return box.post(owed, 5.0)
@@ -214,10 +212,9 @@ class Stepped:
         )  # fmt: skip
         self.reaper = Reaper(self.store, self.clock, self.metrics, ReaperSettings())
         box = LetterBox(
-            MemoryPublisher(self.bus), lambda q: dlq_topic(PREFIX, q), encode_dead_letter,
-            self.metrics,
-        )  # fmt: skip
-        self.letters = OwedLetters(self.store, box)
+            MemoryPublisher(self.bus), lambda q: dlq_topic(PREFIX, q), encode_dead_letter
+        )
+        self.letters = OwedLetters(self.store, box, self.metrics)
 
     def worker(self, name: str = "w-1", **settings: Any) -> Worker:
         """The worker of this name, made at first use."""

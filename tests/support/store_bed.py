@@ -44,6 +44,7 @@ TENANT = TenantId(UUID(int=1))
 _SHIFTED = {
     "launches": (
         "due_at", "start_before", "queued_at", "claim_expires_at", "started_at", "finished_at",
+        "dead_at",
     ),
     "jobs": ("next_run_at", "resume_at"),
     "backfills": ("next_at",),

@@ -19,6 +19,7 @@ from tickrail.core.ids import (
     Partition,
     TenantId,
 )
+from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
@@ -148,4 +149,8 @@ class WorkerStore(Protocol):
 
     def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
         """Record that the dead letter of (launch, scheduled instant, attempt) is published."""
+        ...
+
+    def keep_undecodable(self, letter: UndecodableLetter, queue: str) -> None:
+        """Record a message that cannot be read, its first 64 KiB; a second time changes nothing."""
         ...

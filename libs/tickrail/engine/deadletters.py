@@ -1,8 +1,11 @@
-"""Dead letters: what a dead or abandoned launch owes its queue's DLQ topic.
+"""Dead letters: what goes to a queue's DLQ topic.
 
-The worker that ended the launch publishes and settles at once; the owner does so for what is owed
-for more than 30 s (the worker died in between, or the reaper declared it dead). A letter published
-twice has the same id, (launch, attempt).
+A dead or abandoned launch owes a letter: the worker that ended it publishes and settles at once;
+the owner does so for what is owed for more than 30 s (the worker died in between, or the reaper
+declared it dead). A letter published twice has the same id, (launch, attempt).
+
+A message that no worker can read goes there as it came, and into the view of the database before:
+its offset waits for both. Published twice it has the same id, (topic, partition, offset).
 """
 
 from __future__ import annotations
@@ -13,17 +16,21 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from tickrail.core.ids import LaunchId
-from tickrail.core.messages import DeadLetter, FailedAttempt
+from tickrail.core.dead_letters import error_text, reason_of
+from tickrail.core.errors import UnavailableError
+from tickrail.core.ids import LaunchId, Partition
+from tickrail.core.messages import DeadLetter, FailedAttempt, UndecodableLetter
 from tickrail.core.ports import OwedLetter, Owned, OwnerStore
 from tickrail.core.ports_bus import Headers, Publisher
 from tickrail.core.ports_metrics import Metrics
-from tickrail.core.states import State
 
 log = structlog.get_logger("tickrail.deadletters")
 
 Settled = tuple[LaunchId, datetime, int]
+MOST_COUNTED = 100_000
+"""Up to so many dead letters that wait are counted."""
 _REPORT_WAIT = 0.5
+_RAW_WAIT = 0.25
 
 
 class Letter(NamedTuple):
@@ -34,16 +41,6 @@ class Letter(NamedTuple):
 
 def letter_of(owed: OwedLetter) -> DeadLetter:
     """The dead letter of a launch."""
-    result = owed.result
-    outcome = str(result.get("outcome", "unknown"))
-    if owed.state is State.ABANDONED:
-        reason = "uncertain"
-    elif outcome in ("too_large", "worker_lost"):
-        reason = outcome
-    elif result.get("retryable") is False:
-        reason = "not_retryable"
-    else:
-        reason = "attempts_exhausted"
     return DeadLetter(
         launch=owed.id,
         attempt=owed.attempt,
@@ -53,8 +50,8 @@ def letter_of(owed: OwedLetter) -> DeadLetter:
         queue=owed.queue,
         scheduled_at=owed.scheduled_at,
         died_at=owed.finished_at,
-        reason=reason,
-        error=f"{outcome}: {result.get('message', '')}".rstrip(": "),
+        reason=reason_of(owed.state, owed.result).value,
+        error=error_text(owed.result),
         failures=owed.failures,
         redrive_count=owed.redrive_count,
         history=tuple(_attempt(a) for a in owed.history),
@@ -84,7 +81,6 @@ class LetterBox:
         publisher: Publisher,
         topic: Callable[[str], str],
         encode: Callable[[DeadLetter], tuple[bytes, Headers]],
-        metrics: Metrics,
     ) -> None:
         """A letter box.
 
@@ -92,12 +88,10 @@ class LetterBox:
             publisher: of the bus, shared with nobody else's thread.
             topic: the DLQ topic of a queue.
             encode: a letter's value and headers.
-            metrics: where letters are counted.
         """
         self._publisher = publisher
         self._topic = topic
         self._encode = encode
-        self._metrics = metrics
 
     @property
     def outstanding(self) -> int:
@@ -113,7 +107,6 @@ class LetterBox:
             topic, key = self._topic(item.queue), str(item.job).encode()
             if not self._publisher.publish(topic, -1, key, value, headers, token):
                 break  # the local queue is full; the rest stays owed
-            self._metrics.count("dead_letters_total", reason=letter.reason)
         settled: list[Settled] = []
         for delivery in self._publisher.flush(timeout):
             if not isinstance(delivery.token, Letter):
@@ -129,6 +122,61 @@ class LetterBox:
         return settled
 
 
+class RawBox:
+    """Keeps and publishes messages that no worker can read. Used by the intake's thread."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        queue: Callable[[str], str],
+        topic: Callable[[str], str],
+        encode: Callable[[UndecodableLetter], tuple[bytes, Headers]],
+        keep: Callable[[UndecodableLetter, str], None],
+    ) -> None:
+        """A box.
+
+        Args:
+            publisher: of the bus, this box's alone.
+            queue: the queue of a topic that is read.
+            topic: the DLQ topic of a queue.
+            encode: a message's value and headers.
+            keep: writes a message of a queue into the database; again does no harm.
+        """
+        self._publisher = publisher
+        self._queue = queue
+        self._topic = topic
+        self._encode = encode
+        self._keep = keep
+        self._under_way: str | None = None
+
+    def bury(self, letter: UndecodableLetter) -> None:
+        """Keep and publish a message; one after the other, each until it is there.
+
+        While the bus is away a call does not wait: the message is under way, and what became of it
+        is asked by the next call. So the partitions whose messages can be read go on.
+
+        Raises:
+            UnavailableError: it is not there yet; to be called again.
+        """
+        first = self._under_way != letter.id
+        if first:
+            queue = self._queue(letter.topic)
+            self._keep(letter, queue)
+            value, headers = self._encode(letter)
+            topic, key = self._topic(queue), letter.id.encode()
+            if not self._publisher.publish(topic, -1, key, value, headers, letter.id):
+                raise UnavailableError("Kafka takes no dead letter: too many are under way.")
+            self._under_way = letter.id
+        for delivery in self._publisher.poll(_RAW_WAIT if first else 0.0):
+            if delivery.token != letter.id:
+                continue
+            self._under_way = None
+            if delivery.error is not None:
+                raise UnavailableError(f"The dead letter did not arrive: {delivery.error}")
+            return
+        raise UnavailableError("Kafka has not acknowledged the dead letter yet.")
+
+
 class OwedLetters:
     """The owner's part: letters owed for too long. Used by the owner's thread."""
 
@@ -136,21 +184,30 @@ class OwedLetters:
         self,
         store: OwnerStore,
         box: LetterBox,
+        metrics: Metrics,
         *,
         older_than: timedelta = timedelta(seconds=30),
         batch: int = 100,
     ) -> None:
         self._store = store
         self._box = box
+        self._metrics = metrics
         self._older_than = older_than
         self._batch = batch
 
+    def moved(self, owned: Owned) -> None:
+        """This is what the process owns now. The owner of partition 0 tells of all that waits."""
+        if Partition(0) not in owned:
+            self._metrics.gauge("dead_letters_waiting", 0)
+
     def run_once(self, owned: Owned) -> int:
-        """Publish and settle one batch; how many.
+        """Publish and settle one batch; how many. The owner of partition 0 counts what waits.
 
         Letters still under way are waited for, not published again: while the bus is away, the
         owner's other work goes on and no more letters pile up.
         """
+        if Partition(0) in owned:
+            self._metrics.gauge("dead_letters_waiting", self._store.dead_letters(MOST_COUNTED))
         under_way = self._box.outstanding > 0
         owed = [] if under_way else self._store.owed(owned, self._older_than, self._batch)
         if not owed and not under_way:

@@ -118,6 +118,7 @@ class OwnerLoop:
         with self._ownership.turn() as owned:
             if owned != self._mine:
                 self._relay.forget(owned)
+                self._letters.moved(owned)
                 self._woken.set()  # what the last owner left is found at once
                 self._mine = dict(owned)
             self._metrics.gauge("partitions_owned", len(owned))

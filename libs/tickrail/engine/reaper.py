@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.dead_letters import WORKER_LOST
+from tickrail.core.dead_letters import WORKER_LOST, reason_of
 from tickrail.core.ports import FenceReport, LostClaim, Owned, OwnerStore
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.retry_document import parse_retry
+from tickrail.core.states import State
 from tickrail.core.verdict import Verdict, retry_verdict
 
 log = structlog.get_logger("tickrail.reaper")
@@ -116,9 +117,10 @@ class Reaper:
             if reaped.total:
                 self._metrics.count("claims_expired_total", reaped.total)
                 moved["claim_expired"] = reaped.total
-            for state in ("dead", "abandoned"):
-                if n := reaped.moved.get(state):
-                    self._metrics.count("dead_letters_total", n, reason="worker_lost")
+            for state in (State.DEAD, State.ABANDONED):
+                if n := reaped.moved.get(state.value):
+                    reason = reason_of(state, {"outcome": WORKER_LOST})
+                    self._metrics.count("dead_letters_total", n, reason=reason.value)
         if moved:
             log.info("swept", **moved)
         if n := moved.get("lost_message"):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from tickrail.core.errors import TickrailError
 from tickrail.core.ids import Claim, LaunchId
+from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_worker import (
     ClaimAnswer,
@@ -31,6 +32,8 @@ _SQL = load("worker")
 WAKE_CHANNEL = "tickrail_wake"
 _TIMEOUT = 10.0
 """Seconds for a claim or a finish; rows are waited for, and an owner holds them for 2 s at most."""
+_KEPT_BYTES = 64 * 1024
+"""How much is kept of a message that cannot be read."""
 _EXTEND_TIMEOUT = 5.0
 """And for an extension, which must be tried again before the claim ends."""
 
@@ -266,6 +269,23 @@ class PostgresWorkerStore:
         """Record that the dead letter of (launch, scheduled instant, attempt) is published."""
         with self._ends.transaction() as cursor:
             return settle(cursor, letters)
+
+    def keep_undecodable(self, letter: UndecodableLetter, queue: str) -> None:
+        """Record a message that cannot be read, its first 64 KiB; a second time changes nothing."""
+        with self._ends.transaction() as cursor:
+            cursor.execute(
+                _SQL["keep_undecodable"],
+                {
+                    "id": letter.id,
+                    "queue": queue,
+                    "topic": letter.topic,
+                    "partition": letter.partition,
+                    "offset": letter.offset,
+                    "value": letter.raw[:_KEPT_BYTES],
+                    "size": len(letter.raw),
+                    "error": letter.error[:1000].replace("\x00", "\ufffd"),
+                },
+            )
 
     def trouble(self) -> Mapping[str, str]:
         """What keeps the database from serving, in words; empty when nothing does."""

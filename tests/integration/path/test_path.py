@@ -82,9 +82,7 @@ class Path:
 
     def new_worker(self) -> None:
         self.consumer = LaunchConsumer(self.kafka, CLOCK)
-        box = LetterBox(
-            self.dead, lambda q: dlq_topic(self.prefix, q), encode_dead_letter, self.metrics
-        )
+        box = LetterBox(self.dead, lambda q: dlq_topic(self.prefix, q), encode_dead_letter)
 
         def post(owed: list[OwedLetter]) -> list[tuple[LaunchId, datetime, int]]:
             return box.post(owed, 10.0)

@@ -228,8 +228,8 @@ def test_the_owner_publishes_what_is_owed_for_too_long() -> None:
 def test_while_the_bus_is_away_letters_stay_owed_and_do_not_pile_up() -> None:
     world = Stepped()
     publisher = MemoryPublisher(world.bus)
-    box = LetterBox(publisher, lambda _queue: DLQ, encode_dead_letter, Counted())
-    letters = OwedLetters(world.store, box)
+    box = LetterBox(publisher, lambda _queue: DLQ, encode_dead_letter)
+    letters = OwedLetters(world.store, box, Counted())
     launch = running(world, rerun=False)
     world.advance(31)
     world.sweep()

@@ -378,3 +378,7 @@ from dead_letters_owed
 where partition = any(%(partitions)b::int2[]) and finished_at < now() - %(older_than)s::interval
 order by finished_at
 limit %(limit)s
+
+-- name: dead_letters
+-- How many dead letters wait for somebody, up to a bound: a walk over their own small index.
+select count(*) from (select from launches where dead_at is not null limit %(most)s) d

@@ -173,3 +173,11 @@ with l as (
 update launches t set dlq_owed = false
 from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: keep_undecodable
+-- A message that no worker can read. A topic that was made anew gives its offsets once more.
+insert into undecodable as u (id, queue, topic, partition, "offset", value, size, error)
+values (%(id)s, %(queue)s, %(topic)s, %(partition)s, %(offset)s, %(value)s, %(size)s, %(error)s)
+on conflict (id) do update
+set value = excluded.value, size = excluded.size, error = excluded.error, at = now()
+where u.value <> excluded.value or u.size <> excluded.size
