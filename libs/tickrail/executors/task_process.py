@@ -58,6 +58,7 @@ class TaskProcesses:
             os.close(read)
             os.close(write)
             raise
+        process.tell = one.run.tell
         said = _Said(one, read)
         said.start()
         try:

@@ -56,8 +56,13 @@ def alive(pid: int) -> bool:
 def test_it_has_a_process_of_its_own_and_tells_from_there(
     executor: TaskExecutor, tmp_path: Path
 ) -> None:
-    outcomes, progress = Outcomes(), []
-    one = make_run(call("where", folder=str(tmp_path)), timeout=60.0, progress=progress.append)
+    outcomes, progress, told = Outcomes(), [], []
+    one = make_run(
+        call("where", folder=str(tmp_path)),
+        timeout=60.0,
+        progress=progress.append,
+        tell=told.append,
+    )
     executor.start(one, outcomes.done)
     found = outcomes.of(one, 60)
     assert (found.ok, found.outcome, found.body) == (True, "ok", "a line\nprinted nightly\n")
@@ -67,6 +72,7 @@ def test_it_has_a_process_of_its_own_and_tells_from_there(
     assert (value["payload"], value["at"]) == (one.payload, SLOT.isoformat())
     assert 0 < value["left"] <= 60
     assert progress == [{"done": 1}, {"done": 2}]
+    assert b"".join(told) == b"a line\nprinted nightly\n"
     assert not alive(value["pid"])
 
 
