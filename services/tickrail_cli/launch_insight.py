@@ -15,7 +15,6 @@ from tickrail_cli.context import Context, pass_session, shared_options
 from tickrail_cli.output import STATE_STYLES, local_time, printable
 
 _POLL = 0.5
-_OVERLAP = 1024
 _CUT = "\ufffd"
 _MARKS = {True: ("+", "green"), False: ("-", "bold red"), None: (" ", "dim")}
 
@@ -82,11 +81,26 @@ def _pieces(
 
 def new_text(before: str, after: str) -> str:
     """What a tail that was `before` has more now; all of it where nothing fits together."""
-    if after.startswith(before):
+    if after.startswith(before) or not after:
         return after[len(before) :]
-    known = before[-_OVERLAP:]
-    at = after.rfind(known)
-    return after[at + len(known) :] if at >= 0 else after
+    return after[_overlap(before[-len(after) :], after) :]
+
+
+def _overlap(before: str, after: str) -> int:
+    """The length of the longest end of one text that the other begins with (Knuth-Morris-Pratt)."""
+    borders = [0] * len(after)
+    size = 0
+    for i in range(1, len(after)):
+        while size and after[i] != after[size]:
+            size = borders[size - 1]
+        size += after[i] == after[size]
+        borders[i] = size
+    size = 0
+    for c in before:
+        while size and (size == len(after) or c != after[size]):
+            size = borders[size - 1]
+        size += c == after[size]
+    return size
 
 
 def _shown(text: str) -> str:
