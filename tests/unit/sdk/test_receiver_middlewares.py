@@ -24,6 +24,7 @@ from tickrail.sdk.receiver import (
     MemoryStore,
     ReceiverRules,
     Started,
+    read_delivery,
     sign,
 )
 
@@ -297,9 +298,9 @@ def test_without_a_key_a_request_is_refused_or_goes_unguarded(framework: str) ->
 @pytest.mark.parametrize(
     ("headers", "what"),
     [
-        ({"Idempotency-Key": "a b"}, "Idempotency-Key"),
-        ({"Idempotency-Key": "a,a"}, "Idempotency-Key"),
-        ({"Idempotency-Key": "x" * 256}, "Idempotency-Key"),
+        ({"Idempotency-Key": "a b"}, "idempotency-key"),
+        ({"Idempotency-Key": "a,a"}, "idempotency-key"),
+        ({"Idempotency-Key": "x" * 256}, "idempotency-key"),
         ({"Fencing-Token": "0"}, "fencing-token"),
         ({"Fencing-Token": "-1"}, "fencing-token"),
         ({"Fencing-Token": "1.5"}, "fencing-token"),
@@ -318,6 +319,16 @@ def test_headers_that_cannot_be_right_are_named(
     assert world.handler.calls == []
 
 
+def test_a_message_of_kafka_tells_the_same() -> None:
+    slot = datetime(2026, 3, 1, 2, tzinfo=UTC)
+    headers = [("team", b"x"), ("Idempotency-Key", KEY.encode()), ("Fencing-Token", b"5"),
+               ("Tickrail-Scheduled-At", b"2026-03-01T02:00:00Z")]  # fmt: skip
+    assert read_delivery(headers) == Delivery(KEY, 5, scheduled_at=slot)
+    assert read_delivery(headers[:1]) is None
+    with pytest.raises(ValueError, match="fencing-token is there twice"):
+        read_delivery([*headers, ("fencing-TOKEN", b"6")])
+
+
 def test_a_signature_is_checked_over_the_body_as_it_came(framework: str) -> None:
     world = World(framework, secrets=["whsec_b2xk", SECRET])
     now, body = world.clock.now(), b'{"b":1, "a":2}'
@@ -330,7 +341,7 @@ def test_a_signature_is_checked_over_the_body_as_it_came(framework: str) -> None
         }
 
     assert world.send(body=body).status == 401
-    assert "not signed" in world.send(body=body).problem()
+    assert "is not signed" in world.send(body=body).problem()
     assert world.send(body=body + b" ", headers=headers(now)).status == 401
     old = now - timedelta(seconds=301)
     assert "too old" in world.send(body=body, headers=headers(old)).problem()

@@ -13,7 +13,8 @@ Nothing but the standard library is imported. docs/receivers.md has the rest.
 """
 
 from tickrail.sdk.receiver.asgi import AsgiReceiver
-from tickrail.sdk.receiver.guard import Delivery, ReceiverRules, delivery_of
+from tickrail.sdk.receiver.delivery import Delivery, delivery_of, read_delivery
+from tickrail.sdk.receiver.guard import ReceiverRules
 from tickrail.sdk.receiver.memory import MemoryStore
 from tickrail.sdk.receiver.postgres import Effect, PostgresStore
 from tickrail.sdk.receiver.signature import SignatureError, Signed, sign, verify
@@ -48,6 +49,7 @@ __all__ = [
     "Started",
     "WsgiReceiver",
     "delivery_of",
+    "read_delivery",
     "sign",
     "verify",
 ]

@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from tickrail.sdk.receiver.delivery import DELIVERY, Delivery
 from tickrail.sdk.receiver.guard import (
-    DELIVERY,
-    Delivery,
     Guard,
     Headers,
     ReceiverRules,

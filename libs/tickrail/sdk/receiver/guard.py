@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from http import HTTPStatus
-from typing import Any
 
 from tickrail.core.clock import Clock, SystemClock
+from tickrail.sdk.receiver.delivery import Delivery, once, read_delivery
 from tickrail.sdk.receiver.signature import TOLERANCE, SignatureError, signing_key, verify
 from tickrail.sdk.receiver.store import (
     Answer,
@@ -23,14 +22,8 @@ from tickrail.sdk.receiver.store import (
     Started,
 )
 
-DELIVERY = "tickrail.delivery"
-"""Where the handler finds its `Delivery`: in the ASGI scope, in the WSGI environment."""
-
 _log = logging.getLogger("tickrail.receiver")
 
-_KEY = re.compile(r"[\x21-\x2b\x2d-\x7e]{1,255}")
-"""No comma: where a header is there twice, some servers join the values by one."""
-_MAX_FENCE = (1 << 63) - 1
 _NOT_KEPT_FROM = 400
 _STORE_AWAY = 5
 """Seconds after which to try again when the store does not answer."""
@@ -96,45 +89,6 @@ class ReceiverRules:
             raise ValueError("the lease is above 0")
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What a sender says of a request.
-
-    Attributes:
-        key: the launch; the same at every attempt.
-        fence: the claim's number, higher at each later start; None where there is none.
-        attempt: of the launch, counted from 1; None where the sender does not say.
-        job: the name of the job, or "".
-        scheduled_at: the slot, aware; None where the sender does not say.
-        signed: whether a signature was looked at, and right.
-    """
-
-    key: str
-    fence: int | None
-    attempt: int | None = None
-    job: str = ""
-    scheduled_at: datetime | None = None
-    signed: bool = False
-
-
-def delivery_of(place: Mapping[str, Any]) -> Delivery | None:
-    """The delivery that a handler serves; None for a request that is not concerned.
-
-    Args:
-        place: `request.scope` in Starlette and FastAPI, `request.environ` in Flask.
-    """
-    found = place.get(DELIVERY)
-    return found if isinstance(found, Delivery) else None
-
-
-class RefusedError(Exception):
-    """The request is not let in; `answer` is what its sender hears."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(str(answer.status))
-        self.answer = answer
-
-
 class Guard:
     """Lets deliveries in, keeps their answers. Safe to use from several threads."""
 
@@ -158,13 +112,16 @@ class Guard:
         """
         try:
             signed = self._check_signature(headers, body)
-            delivery = _read_delivery(headers, signed=signed)
-        except RefusedError as refused:
-            return refused.answer
+            delivery = read_delivery(headers)
+        except SignatureError as error:
+            return problem(401, f"{_sentence(error)}.")
+        except ValueError as error:
+            return problem(400, f"{_sentence(error)}.")
         if delivery is None:
             if self.rules.require_key:
                 return problem(400, "The request has no Idempotency-Key.")
             return None
+        delivery = replace(delivery, signed=signed)
         try:
             begun = self.rules.store.begin(
                 delivery.key, delivery.fence, self.rules.lease.total_seconds()
@@ -218,16 +175,13 @@ class Guard:
     def _check_signature(self, headers: Headers, body: bytes) -> bool:
         if not self.rules.secrets:
             return False
-        try:
-            verify(
-                _once(headers, ("webhook-id", "webhook-timestamp", "webhook-signature")),
-                body,
-                self.rules.secrets,
-                now=self.rules.clock.now(),
-                tolerance=self.rules.tolerance,
-            )
-        except SignatureError as error:
-            raise RefusedError(problem(401, f"{error}.")) from error
+        verify(
+            once(headers, ("webhook-id", "webhook-timestamp", "webhook-signature")),
+            body,
+            self.rules.secrets,
+            now=self.rules.clock.now(),
+            tolerance=self.rules.tolerance,
+        )
         return True
 
 
@@ -257,62 +211,6 @@ def _turned_away(begun: Done | InProgress | Fenced) -> Answer:
     return problem(412, detail)
 
 
-def _read_delivery(headers: Headers, *, signed: bool) -> Delivery | None:
-    names = ("idempotency-key", "fencing-token", "tickrail-attempt", "tickrail-job",
-             "tickrail-scheduled-at")  # fmt: skip
-    found = _once(headers, names)
-    key = found.get("idempotency-key", "").strip()
-    if len(key) > 1 and key[0] == key[-1] == '"':
-        key = key[1:-1]  # as a structured header has it
-    if not key:
-        return None
-    if not _KEY.fullmatch(key):
-        raise RefusedError(
-            problem(
-                400, "Idempotency-Key is 1 to 255 characters of ASCII without blanks and commas."
-            )
-        )
-    fence = _whole(found, "fencing-token")
-    return Delivery(
-        key,
-        fence,
-        _whole(found, "tickrail-attempt"),
-        found.get("tickrail-job", ""),
-        _instant(found.get("tickrail-scheduled-at", "")),
-        signed,
-    )
-
-
-def _once(headers: Headers, names: Iterable[str]) -> dict[str, str]:
-    """The headers of these names.
-
-    Raises:
-        RefusedError: one of them is there twice; which one counts, readers would disagree on.
-    """
-    wanted, found = frozenset(names), dict[str, str]()
-    for name, value in headers:
-        lower = name.lower()
-        if lower in wanted:
-            if lower in found:
-                raise RefusedError(problem(400, f"The header {lower} is there twice."))
-            found[lower] = value
-    return found
-
-
-def _whole(found: Mapping[str, str], name: str) -> int | None:
-    text = found.get(name, "").strip()
-    if not text:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_FENCE)):
-        number = int(text)
-        if 0 < number <= _MAX_FENCE:
-            return number
-    raise RefusedError(problem(400, f"The header {name} is not a whole number above 0."))
-
-
-def _instant(text: str) -> datetime | None:
-    try:
-        instant = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return instant if instant.tzinfo is not None else None
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:]

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
+from tickrail.sdk.receiver.delivery import DELIVERY, Delivery
 from tickrail.sdk.receiver.guard import (
-    DELIVERY,
-    Delivery,
     Guard,
     Headers,
     ReceiverRules,
