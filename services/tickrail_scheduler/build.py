@@ -22,7 +22,7 @@ from tickrail.core.clock import Clock
 from tickrail.core.ports import Publication
 from tickrail.core.sharding import kafka_partition
 from tickrail.engine.backfills import Backfills
-from tickrail.engine.deadletters import LetterBox, OwedLetters
+from tickrail.engine.deadletters import LetterBox, OwedLetters, show_reasons
 from tickrail.engine.owner import OwnerLoop, OwnerParts
 from tickrail.engine.ownership import Ownership, OwnershipSettings
 from tickrail.engine.reaper import Reaper, ReaperSettings
@@ -140,6 +140,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         lambda queue: dlq_topic(kafka.topic_prefix, queue),
         encode_dead_letter,
     )
+    show_reasons(metrics)
     parts = OwnerParts(
         Tick(store, metrics),
         relay,

@@ -23,7 +23,7 @@ from tickrail.bus.version import check_broker
 from tickrail.core.clock import Clock
 from tickrail.core.ids import LaunchId
 from tickrail.core.ports import OwedLetter
-from tickrail.engine.deadletters import LetterBox, RawBox
+from tickrail.engine.deadletters import LetterBox, RawBox, show_reasons
 from tickrail.engine.intake import Intake, IntakeSettings
 from tickrail.engine.presence import Presence
 from tickrail.engine.run_reports import RunReports
@@ -98,6 +98,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     letters = failpoints.watch(dead, "letters")
     box = LetterBox(letters, lambda queue: dlq_topic(prefix, queue), encode_dead_letter)
 
+    show_reasons(metrics)
     queue_of = {topic: queue for queue in queues for topic in work_topics(prefix, queue)}
     raw = RawBox(
         buried,

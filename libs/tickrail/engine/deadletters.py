@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from tickrail.core.dead_letters import error_text, reason_of
+from tickrail.core.dead_letters import Reason, error_text, reason_of
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import LaunchId, Partition
 from tickrail.core.messages import DeadLetter, FailedAttempt, UndecodableLetter
@@ -37,6 +37,12 @@ class Letter(NamedTuple):
     """The token of a dead letter on its way."""
 
     settled: Settled
+
+
+def show_reasons(metrics: Metrics) -> None:
+    """Show every reason from the start: an increase from nothing is one that no alert sees."""
+    for reason in Reason:
+        metrics.count("dead_letters_total", 0, reason=reason.value)
 
 
 def letter_of(owed: OwedLetter) -> DeadLetter:

@@ -101,8 +101,13 @@ METRICS: tuple[Metric, ...] = (
     Metric("task_runs_overdue", "gauge", "Tasks that go on past their time limit."),
     Metric("consumer_lag", "gauge", "Messages not yet read by this worker.", ("topic",)),
     # Dead letters
-    Metric("dead_letters_total", "counter", "Launches given up.", ("reason",)),
-    Metric("dead_letters_waiting", "gauge", "Dead letters owed to the dead letter topic."),
+    Metric("dead_letters_total", "counter", "Launches given up, by why.", ("reason",)),
+    Metric(
+        "dead_letters_waiting",
+        "gauge",
+        "Dead and abandoned launches, neither redriven nor purged, up to 100,000; told by the owner"
+        " of partition 0, others show 0.",
+    ),
     # Every process
     Metric("build_info", "gauge", "1, with the version and the service.", ("version", "service")),
     Metric(
