@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -85,6 +86,27 @@ def test_of_many_deliveries_one_has_the_effect(
         deliver(connect, store, key, 4)
     assert fenced.value.highest == 7
     assert effects(connect, key) == [5]
+
+
+def test_an_asynchronous_connection_does_the_same(
+    stack: Servers, connect: Connect, store: PostgresStore, key: str
+) -> None:
+    async def one(fence: int) -> bool:
+        conn = await psycopg.AsyncConnection.connect(stack.postgres_dsn)
+        async with conn, store.async_effect(conn, key, fence, Answer(204)) as effect:
+            if effect.first:
+                insert = f"insert into {SCHEMA}.effects values (%s, %s)".encode()
+                await conn.execute(insert, [key, fence])
+            return effect.first
+
+    async def crowd() -> list[bool]:
+        return await asyncio.gather(*(one(5) for _ in range(8)))
+
+    assert asyncio.run(crowd()).count(True) == 1
+    assert effects(connect, key) == [5]
+    assert store.begin(key, 7, LEASE) == Done(Answer(204))
+    with pytest.raises(FencedError):
+        asyncio.run(one(6))
 
 
 def test_a_crash_before_the_commit_leaves_neither_effect_nor_key(

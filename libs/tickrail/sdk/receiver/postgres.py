@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
+from tickrail.sdk.receiver.connections import AsyncConnection, Connection
+from tickrail.sdk.receiver.statements import DDL, LATER, STATEMENTS
 from tickrail.sdk.receiver.store import (
     MOMENT,
     Answer,
@@ -34,52 +40,9 @@ KEEP = timedelta(days=35)
 """How long a key is kept after it was last begun or finished: longer than Tickrail keeps a launch,
 which may be tried again by hand for as long."""
 
-DDL = """\
-create table if not exists {table} (
-  key text primary key,
-  fence bigint not null,
-  holder bigint not null,
-  state text not null check (state in ('started', 'done', 'free')),
-  lease_until timestamptz not null,
-  expires_at timestamptz not null,
-  status int,
-  headers text,
-  body bytea
-);
-create index if not exists {index} on {table} (expires_at);
-"""
-"""`fence`: the highest that was seen. `holder`: that of the delivery that holds the key, or held it
-last. `free`: abandoned. The rest of a `done` key is its answer. What can be made anew from nothing
-but lost keys: include it in the backups of the effects."""
-
 _NAME = re.compile(r"([a-z_][a-z0-9_]{0,40}\.)?[a-z_][a-z0-9_]{0,40}")
 _LOCK_NOT_AVAILABLE = "55P03"
 _TRIES = 3
-
-
-class Cursor(Protocol):
-    """What is used of `psycopg.Cursor`."""
-
-    @property
-    def rowcount(self) -> int:
-        """Rows that the statement changed."""
-        ...
-
-    def fetchone(self) -> Any:  # noqa: ANN401 - a row in whatever form the connection makes
-        """The next row, or None."""
-        ...
-
-
-class Connection(Protocol):
-    """What is used of `psycopg.Connection`."""
-
-    def execute(self, query: bytes, params: Sequence[object] | None = None, /) -> Cursor:
-        """Run a statement."""
-        ...
-
-    def transaction(self) -> AbstractContextManager[Any]:
-        """A transaction, or a savepoint inside of one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +88,7 @@ class PostgresStore:
         self._keep = keep.total_seconds()
         self._lock_wait = str(max(1, round(lock_wait.total_seconds() * 1000)))
         self._sql = {
-            name: text.format(t=table, later=_LATER).encode() for name, text in _SQL.items()
+            name: text.format(t=table, later=LATER).encode() for name, text in STATEMENTS.items()
         }
 
     @property
@@ -189,9 +152,18 @@ class PostgresStore:
         Raises:
             FencedError: a delivery with a higher fence came before.
         """
-        mine = number(fence)
         with conn.transaction():
-            yield self._enter(conn, key, mine, answer or Answer(200))
+            steps = self._enter(key, number(fence), answer or Answer(200))
+            yield _drive(conn, steps)
+
+    @asynccontextmanager
+    async def async_effect(
+        self, conn: AsyncConnection, key: str, fence: int | None, answer: Answer | None = None
+    ) -> AsyncIterator[Effect]:
+        """As `effect`, on a `psycopg.AsyncConnection`."""
+        async with conn.transaction():
+            steps = self._enter(key, number(fence), answer or Answer(200))
+            yield await _drive_async(conn, steps)
 
     def purge(self, limit: int = 10_000) -> int:
         """Delete keys that are kept no longer; how many. Call it once a day or so.
@@ -218,59 +190,63 @@ class PostgresStore:
             return begun
         return InProgress(MOMENT)
 
-    def _enter(self, conn: Connection, key: str, mine: int, answer: Answer) -> Effect:
+    def _enter(self, key: str, mine: int, answer: Answer) -> Steps:
         values = (*_columns_of(answer), self._keep)
         while True:
             # Waits for another transaction that has the key, and sees how that ended.
-            made = conn.execute(self._sql["start_done"], (key, mine, mine, *values))
-            if made.rowcount == 1:
+            if (yield self._sql["start_done"], (key, mine, mine, *values)) == 1:
                 return Effect(first=True, answer=answer)
-            record = self._look(conn, key)
-            if record is None:
+            row = yield self._sql["look"], (key,)
+            if row is None:
                 continue  # purged between the two statements
-            found = decide_effect(record, mine)
+            found = decide_effect(_record(row), mine)
             if isinstance(found, Done):
                 return Effect(first=False, answer=found.answer)
-            conn.execute(self._sql["take_done"], (mine, mine, *values, key))
+            yield self._sql["take_done"], (mine, mine, *values, key)
             return Effect(first=True, answer=answer)
 
     def _look(self, conn: Connection, key: str) -> Record | None:
         row = conn.execute(self._sql["look"], (key,)).fetchone()
-        if row is None:
-            return None
-        values = row.values() if isinstance(row, Mapping) else row
-        fence, holder, state, lease_left, status, headers, body = values
-        answer = None
-        if status is not None:
-            pairs = tuple((name, value) for name, value in json.loads(headers))
-            answer = Answer(status, pairs, bytes(body))
-        return Record(fence, holder, state, lease_left, answer)
+        return None if row is None else _record(row)
+
+
+Steps = Generator[tuple[bytes, tuple[object, ...]], Any, Effect]
+"""Statements to run, one by one; each is sent the row that it found, or how many it changed."""
+
+
+def _drive(conn: Connection, steps: Steps) -> Effect:
+    try:
+        query, values = next(steps)
+        while True:
+            cursor = conn.execute(query, values)
+            found = cursor.rowcount if cursor.description is None else cursor.fetchone()
+            query, values = steps.send(found)
+    except StopIteration as end:
+        effect: Effect = end.value
+        return effect
+
+
+async def _drive_async(conn: AsyncConnection, steps: Steps) -> Effect:
+    try:
+        query, values = next(steps)
+        while True:
+            cursor = await conn.execute(query, values)
+            found = cursor.rowcount if cursor.description is None else await cursor.fetchone()
+            query, values = steps.send(found)
+    except StopIteration as end:
+        effect: Effect = end.value
+        return effect
+
+
+def _record(row: Any) -> Record:  # noqa: ANN401 - a row in whatever form the connection makes
+    values = row.values() if isinstance(row, Mapping) else row
+    fence, holder, state, lease_left, status, headers, body = values
+    answer = None
+    if status is not None:
+        pairs = tuple((name, value) for name, value in json.loads(headers))
+        answer = Answer(status, pairs, bytes(body))
+    return Record(fence, holder, state, lease_left, answer)
 
 
 def _columns_of(answer: Answer) -> tuple[object, ...]:
     return answer.status, json.dumps(answer.headers), answer.body
-
-
-_LATER = "clock_timestamp() + make_interval(secs => %s)"
-_SQL = {
-    "lock_wait": "select set_config('lock_timeout', %s, true)",
-    "start": "insert into {t} (key, fence, holder, state, lease_until, expires_at)"
-    " values (%s, %s, %s, 'started', {later}, {later}) on conflict (key) do nothing",
-    "look": "select fence, holder, state,"
-    " extract(epoch from lease_until - clock_timestamp())::float8, status, headers, body"
-    " from {t} where key = %s for update",
-    "take": "update {t} set fence = greatest(fence, %s), holder = %s, state = 'started',"
-    " lease_until = {later}, expires_at = {later} where key = %s",
-    "see": "update {t} set fence = %s where key = %s",
-    "finish": "update {t} set state = 'done', status = %s, headers = %s, body = %s,"
-    " expires_at = {later} where key = %s and holder = %s and state <> 'free'",
-    "abandon": "update {t} set state = 'free' where key = %s and holder = %s and state = 'started'",
-    "start_done": "insert into {t} (key, fence, holder, state, lease_until, status, headers, body,"
-    " expires_at) values (%s, %s, %s, 'done', clock_timestamp(), %s, %s, %s, {later})"
-    " on conflict (key) do nothing",
-    "take_done": "update {t} set fence = greatest(fence, %s), holder = %s, state = 'done',"
-    " status = %s, headers = %s, body = %s, expires_at = {later} where key = %s",
-    "purge": "delete from {t} where key in (select key from {t}"
-    " where expires_at < clock_timestamp() order by expires_at limit %s for update skip locked)",
-}
-"""`{t}` is the table, whose name was checked, `{later}` an instant; nothing else enters a text."""
