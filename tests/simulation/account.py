@@ -24,6 +24,7 @@ from tests.support.memory_tables import LaunchRow
 from tickrail.bus.codec import decode_launch
 from tickrail.core.execution import Run
 from tickrail.core.ids import Epoch, Partition
+from tickrail.core.limits import PAUSED
 from tickrail.core.ports import Publication
 from tickrail.core.ports_ownership import OwnerKey
 from tickrail.core.states import State
@@ -49,7 +50,7 @@ READS = frozenset(
 )  # fmt: skip
 FENCED = frozenset(
     ("tick", "resume", "complete", "backfill", "mark_queued", "mark_unpublishable", "sweep",
-     "reap", "rezone", "store_version")
+     "reap", "rezone", "store_version", "rouse")
 )  # fmt: skip
 NEW = "new"
 OUTAGE, OUTAGE_SEEN, REST = 5.0, 2.5, 6.0
@@ -63,7 +64,7 @@ MOVES: dict[str, set[tuple[str, str]]] = {
     "sweep": {("held", "due"), ("held", "expired"), ("due", "expired"),
               ("queued", "expired"), ("queued", "due")},
     "reap": {("running", s) for s in ("due", "dead", "abandoned", "cancelled")},
-    "claim": {("due", "running"), ("queued", "running")},
+    "claim": {("due", "running"), ("queued", "running"), ("queued", "due")},
     "finish": {("running", s) for s in ("succeeded", "due", "dead", "abandoned", "cancelled")},
     "api": {(NEW, "due"), (NEW, "held"), ("held", "cancelled"), ("due", "cancelled"),
             ("queued", "cancelled"), ("running", "cancelled")},
@@ -170,6 +171,11 @@ class Account:
             self._asked.add((r.id, r.attempt))
             before = self._launches.get(r.id)
             claim = granted.get(r.id)
+            if answer.refused.get(r.id) == PAUSED:
+                if self.db.launches[r.id].queue not in self.db.paused_queues:
+                    raise Violation("a good message is not refused", self._name(r.id))
+                self._refused.add((r.id, r.attempt))
+                continue
             if claim is None:
                 self._refused.add((r.id, r.attempt))
                 row = self.db.launches.get(r.id)

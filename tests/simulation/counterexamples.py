@@ -187,8 +187,8 @@ def _only_notifications_wake(patch: pytest.MonkeyPatch) -> None:
         known.setdefault(id(self.world), set()).update(self.world.db.launches)
         heard(self)
 
-    def backlog(self: Any, owned: Any, limit: int) -> Any:
-        found = right(self, owned, limit)
+    def backlog(self: Any, owned: Any, limit: int, others: Any = ()) -> Any:
+        found = right(self, owned, limit, others)
         there = known.get(id(self._process.world), set())
         rows = self._db.launches
         due = [p for p in found.due

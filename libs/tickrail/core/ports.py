@@ -236,6 +236,7 @@ class Backlog:
     queued: Mapping[Lane, int] = field(default_factory=dict)
     loads: Mapping[Scope, Load] = field(default_factory=dict)
     limited: bool = False
+    waits: bool = False
     next_due: datetime | None = None
     more: bool = False
 
@@ -333,7 +334,8 @@ class OwnerStore(Protocol):
         """Due launches whose time has come, the oldest `limit` of each tenant in each lane.
 
         Of each partition, that is. What is paused is left out. `loads` has the limits of the
-        tenants and queues found, and of `others`; `limited`: there are any at all.
+        tenants and queues found, and of `others`; `limited`: there are any at all;
+        `waits`: a launch waits at one, `rouse` may have something to do.
         """
         ...
 
@@ -379,6 +381,10 @@ class OwnerStore(Protocol):
 
     def settle(self, letters: Sequence[tuple[LaunchId, datetime, int]]) -> int:
         """Record that the dead letter of (launch, scheduled instant, attempt) is published."""
+        ...
+
+    def dead_letters(self, most: int) -> int:
+        """How many launches of all partitions are dead letters, counted up to `most`."""
         ...
 
     def make_days(self, ahead: int) -> int:

@@ -153,6 +153,7 @@ class Relay:
         self._more: set[Lane] = set()  # lanes with due launches that only a scan will find
         self._brakes = Brakes()
         self._turns: dict[str, Turns[int]] = {}
+        self._waits = False  # a launch waits at a limit, as last read
 
     def wake(self) -> None:
         """Look for due launches at the next pass."""
@@ -276,9 +277,10 @@ class Relay:
     def _scan(self, owned: Owned, now: float, result: Relayed) -> None:
         if not owned:
             return
-        roused = self._store.rouse(owned)
-        if roused.fence:
-            result.fence.append(roused.fence)
+        if self._waits:
+            roused = self._store.rouse(owned)
+            if roused.fence:
+                result.fence.append(roused.fence)
         room, share = self._room, self._share(owned)
         limit = max(10, 2 * share // len(owned))
         if any(len(line) >= share for _, line in self._waiting.busy()):
@@ -288,6 +290,7 @@ class Relay:
         backlog = self._store.backlog(owned, limit, self._brakes.pairs)
         self._scan_at = now + self._settings.scan_every
         self._queued = Counter(backlog.queued)
+        self._waits = backlog.waits
         self._waiting.weights = {p.tenant: p.weight for p in backlog.due}
         self._brakes.renew(
             backlog.loads, len(owned), self._settings.partitions, any_=backlog.limited

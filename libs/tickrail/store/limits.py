@@ -115,11 +115,6 @@ class OwnerLimits:
         self._after = _START
         self._looked: datetime | None = None
 
-    def anything_waits(self, cursor: Cursor) -> bool:
-        """Whether a launch waits at a limit."""
-        row = cursor.execute(_SQL["anything_waits"]).fetchone()
-        return bool(row and row[0])
-
     def rouse(self, cursor: Cursor, partitions: Collection[Partition], now: datetime) -> int:
         """Make due what waited and whose time, or whose place, has come; how many."""
         keys: dict[str, object] = {"partitions": list(partitions)}
@@ -140,10 +135,10 @@ def drop_stale(cursor: Cursor) -> None:
     cursor.execute(_SQL["stale_holds"])
 
 
-def are_limits(cursor: Cursor) -> bool:
-    """Whether there is any limit or paused queue."""
+def are_limits(cursor: Cursor) -> tuple[bool, bool]:
+    """Whether there is any limit or paused queue, and whether a launch waits at one."""
     row = cursor.execute(_SQL["are_limits"]).fetchone()
-    return bool(row and row[0])
+    return (bool(row[0]), bool(row[1])) if row else (False, False)
 
 
 def loads(

@@ -280,16 +280,15 @@ class PostgresOwnerStore:
             due = [Publication(*cast("Any", row)) for row in rows]
             queued = cursor.execute(_SQL["queued_counts"], keys).fetchall()
             limits: Mapping[Scope, Load] = {}
-            if limited := are_limits(cursor):
+            limited, waits = are_limits(cursor)
+            if limited:
                 pairs = {(p.tenant, p.queue) for p in due} | set(others)
                 limits = loads(cursor, pairs, partitions, since)
-        return Backlog(now, due, _by_lane(queued), limits, limited)
+        return Backlog(now, due, _by_lane(queued), limits, limited, waits)
 
     def rouse(self, owned: Owned) -> Swept:
         """Make due what waits at a limit and may try again."""
         with self._session.transaction() as cursor:
-            if not self._limits.anything_waits(cursor):
-                return Swept()
             held, fence = hold_fence(cursor, owned, owned)
             count = self._limits.rouse(cursor, held, _now(cursor))
         return Swept({"roused": count} if count else {}, fence)
@@ -408,6 +407,12 @@ class PostgresOwnerStore:
         with self._session.transaction() as cursor:
             return settle(cursor, letters)
 
+    def dead_letters(self, most: int) -> int:
+        """How many launches of all partitions are dead letters, counted up to `most`."""
+        with self._session.transaction() as cursor:
+            row = cursor.execute(_SQL["dead_letters"], {"most": most}).fetchone()
+        return cast("int", row[0]) if row else 0
+
     def make_days(self, ahead: int) -> int:
         """Make the history's days from yesterday to `ahead` days from now; how many were new."""
         with self._session.transaction() as cursor:
@@ -440,6 +445,7 @@ class PostgresOwnerStore:
                 "delete from idempotency_keys where created_at < now() - interval '24 hours'"
             )
             ended = [self._history]
+            cursor.execute("delete from undecodable where at < now() - %s", ended)
             cursor.execute("delete from backfills where finished_at < now() - %s", ended)
             cursor.execute("delete from operations where finished_at < now() - %s", ended)
             drop_stale(cursor)

@@ -182,10 +182,6 @@ update launches t set due_at = l.due_at
 from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
 
--- name: anything_waits
--- Whether a launch waits at a limit.
-select exists (select from holds where claim is null)
-
 -- name: tokens_come
 -- Launches that waited for a token whose time has come: due since when they were, so that they go
 -- before what became due after them.
@@ -255,8 +251,9 @@ with scopes as (
 select s.tenant_id, s.scope, s.name, (select count(*) from u) from scopes s
 
 -- name: are_limits
--- Whether there is any limit or paused queue.
-select exists (select from limits) or exists (select from queues where paused)
+-- Whether there is any limit or paused queue, and whether a launch waits at one.
+select exists (select from limits) or exists (select from queues where paused),
+       exists (select from holds where claim is null)
 
 -- name: loads
 -- The limits of these scopes, and how many launches of these partitions wait there.
