@@ -37,8 +37,9 @@ STOP_WITHIN = 90.0
 class Running:
     """One `tickrail up` on a data folder, from entering to leaving."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
+        self._arguments = arguments
         self.lines: list[str] = []
         self.shown: list[str] = []
 
@@ -47,7 +48,10 @@ class Running:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TICKRAIL_")}
         self._environment = {**clean, "TICKRAIL_DATA_DIR": str(self.folder)}
         self._process = subprocess.Popen(
-            [*_TICKRAIL, "up", "--partitions", str(PARTITIONS), "--log-format", "json"],
+            [
+                *(*_TICKRAIL, "up", "--partitions", str(PARTITIONS), "--log-format", "json"),
+                *self._arguments,
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -108,6 +112,24 @@ class Running:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def worker(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one more worker, which is to end by itself."""
+        addresses = json.loads((self.folder / STATE_FILE).read_text())["addresses"]
+        dsn = conninfo.make_conninfo(addresses["postgres_dsn"], dbname="tickrail")
+        return subprocess.run(
+            [
+                *(*_TICKRAIL, "worker", "--database-url", dsn),
+                *("--kafka-bootstrap", addresses["kafka_bootstrap"]),
+                *arguments,
+            ],
+            env=self._environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     def client(self) -> Client:
         """A client with the key that the screen shows."""
