@@ -18,14 +18,19 @@ from typing import NamedTuple
 
 import httpcore
 
-from tickrail.executors.egress import EgressGuard, RefusedError, UnresolvedError
+from tickrail.core.clock import Clock
+from tickrail.executors.egress import EgressGuard, RefusedError, UnresolvedError, is_address
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.http_rules import Endpoint
+from tickrail.executors.kept import Kept
 from tickrail.executors.tls import Certificates, own_context, usual_context
 from tickrail.executors.webhook_request import CertainError, invalid
 
 Connection = httpcore.AsyncHTTP11Connection
 _CONTEXTS = 64
+_DIALS = 64
+"""Connections that are being made to one origin at a time: a crowd of them would only fill the
+queue of its listener, and what does not fit there waits for seconds."""
 BUSY_WAIT = 5.0
 """Seconds that a call waits for its turn at an origin before it is put off."""
 _PUT_OFF = 2.0
@@ -41,6 +46,17 @@ class Door(NamedTuple):
     certificates: Certificates | None = None
 
 
+class _Origin:
+    """What an origin gets at a time: calls, and attempts to connect."""
+
+    __slots__ = ("calls", "dials", "users")
+
+    def __init__(self, calls: int) -> None:
+        self.calls = asyncio.Semaphore(calls)
+        self.dials = asyncio.Semaphore(_DIALS)
+        self.users = 0
+
+
 class Connections:
     """Idle connections, the making of new ones, and how many calls an origin gets at a time."""
 
@@ -48,6 +64,7 @@ class Connections:
         self,
         guard: EgressGuard,
         threads: Executor,
+        clock: Clock,
         *,
         connect_timeout: float,
         keep_alive: float,
@@ -68,10 +85,14 @@ class Connections:
         self._per_origin = per_origin
         self._ca_file = ca_file
         self._idle: dict[Door, deque[Connection]] = {}
-        self._places: dict[tuple[str, str, int], tuple[asyncio.Semaphore, list[int]]] = {}
+        self._origins: dict[tuple[str, str, int], _Origin] = {}
         self._backend = httpcore.AnyIOBackend()
         self._tls = usual_context(ca_file)
         self._contexts: OrderedDict[Certificates, ssl.SSLContext] = OrderedDict()
+        # The guard keeps answers; here, one question serves all who ask at the same time.
+        self._lookups: Kept[tuple[str, int, EgressPolicy], list[str]] = Kept(
+            lambda place: guard.lookup(*place), threads, clock, 0.0
+        )
         self._sweeper: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -81,23 +102,21 @@ class Connections:
         Raises:
             CertainError: none became free; the call is to be put off.
         """
-        semaphore, users = self._places.setdefault(
-            to.origin, (asyncio.Semaphore(self._per_origin), [0])
-        )
-        users[0] += 1
+        origin = self._origins.setdefault(to.origin, _Origin(self._per_origin))
+        origin.users += 1
         try:
-            if semaphore.locked():
-                await self._wait(semaphore, to)
+            if origin.calls.locked():
+                await self._wait(origin.calls, to)
             else:
-                await semaphore.acquire()
+                await origin.calls.acquire()
             try:
                 yield
             finally:
-                semaphore.release()
+                origin.calls.release()
         finally:
-            users[0] -= 1
-            if not users[0]:
-                del self._places[to.origin]
+            origin.users -= 1
+            if not origin.users:
+                del self._origins[to.origin]
 
     async def _wait(self, semaphore: asyncio.Semaphore, to: Endpoint) -> None:
         try:
@@ -113,24 +132,34 @@ class Connections:
             raise
 
     async def take(self, door: Door) -> Connection:
-        """A connection that no other call uses.
+        """A connection that no other call uses; inside `place`.
 
         Raises:
             CertainError: there is none to be had.
         """
+        if (found := await self._reused(door)) is not None:
+            return found
+        async with self._origins[door[:3]].dials:
+            # While this call waited, another may have ended.
+            if (found := await self._reused(door)) is not None:
+                return found
+            try:
+                async with asyncio.timeout(self._connect_timeout) as limit:
+                    return await self._connect(door)
+            except TimeoutError as error:
+                if limit.expired():
+                    message = f"no connection to {door.host}"
+                    raise CertainError("connect_timed_out", message) from error
+                raise
+
+    async def _reused(self, door: Door) -> Connection | None:
         idle = self._idle.get(door)
         while idle:
             connection = idle.pop()
             if not connection.has_expired():
                 return connection
             await connection.aclose()
-        try:
-            async with asyncio.timeout(self._connect_timeout) as limit:
-                return await self._connect(door)
-        except TimeoutError as error:
-            if limit.expired():
-                raise CertainError("connect_timed_out", f"no connection to {door.host}") from error
-            raise
+        return None
 
     async def give_back(self, door: Door, connection: Connection) -> None:
         """Keep a connection that can be used again, close any other."""
@@ -152,17 +181,7 @@ class Connections:
                 await idle.pop().aclose()
 
     async def _connect(self, door: Door) -> Connection:
-        addresses = self._guard.known(door.host, door.port, door.policy)
-        if addresses is None:
-            loop = asyncio.get_running_loop()
-            try:
-                addresses = await loop.run_in_executor(
-                    self._threads, self._guard.lookup, door.host, door.port, door.policy
-                )
-            except RefusedError as error:
-                raise CertainError("refused_egress", str(error), retryable=False) from error
-            except UnresolvedError as error:
-                raise CertainError("dns_failed", str(error)) from error
+        addresses = await self._addresses(door)
         context = await self._context(door) if door.scheme == "https" else None
         stream = await self._dial(addresses, door)
         if context is not None:
@@ -172,6 +191,20 @@ class Connections:
             stream=stream,
             keepalive_expiry=self._keep_alive,
         )
+
+    async def _addresses(self, door: Door) -> list[str]:
+        place = (door.host, door.port, door.policy)
+        found = self._guard.known(*place)
+        if found is not None:
+            return found
+        try:
+            if is_address(door.host):  # nobody is asked: no thread is needed
+                return self._guard.lookup(*place)
+            return await self._lookups.get(place)
+        except RefusedError as error:
+            raise CertainError("refused_egress", str(error), retryable=False) from error
+        except UnresolvedError as error:
+            raise CertainError("dns_failed", str(error)) from error
 
     async def _context(self, door: Door) -> ssl.SSLContext:
         if door.certificates is None:

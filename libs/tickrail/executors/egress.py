@@ -127,6 +127,11 @@ class EgressGuard:
         return checked
 
 
+def is_address(host: str) -> bool:
+    """Whether a host is an address as it is, so that no name server is asked."""
+    return _literal(host) is not None
+
+
 def _literal(host: str) -> Address | None:
     try:
         return ipaddress.ip_address(host)

@@ -149,6 +149,7 @@ class WebhookExecutor:
         self._pool = Connections(
             guard,
             self._threads,
+            clock,
             connect_timeout=self._settings.connect_timeout,
             keep_alive=self._settings.keep_alive,
             idle_per_origin=self._settings.idle_per_origin,
