@@ -57,7 +57,7 @@ class MemoryReports:
         return None if row is None else Kept(row.body, row.size, row.ended)
 
     def progress(self, launch: LaunchId) -> Any:
-        return self.store.progress.get(launch)
+        return self.store.progress(launch)
 
     def workers(self) -> dict[str, tuple[int, bool]]:
         return {k: (w.running, w.draining) for k, (w, _) in self.store.workers.items()}
@@ -176,6 +176,12 @@ def test_progress_is_the_launch_s_while_it_has_the_run_s_claim(reports: ReportBe
     stale = told(one, progress='"stale"', claim=Claim(one.claim - 1))
     reports.store.write_runs([stale])
     assert reports.progress(one.id) == 100
+    reports.launches.change(one.id, state=State.DUE, attempt=2)
+    assert reports.progress(one.id) == 100
+    started(reports, one.id, attempt=2)
+    assert reports.progress(one.id) is None
+    reports.store.write_runs([told(one, progress="101")])
+    assert reports.progress(one.id) is None
 
 
 def test_what_is_told_of_a_launch_that_is_gone_is_passed_over(reports: ReportBed) -> None:

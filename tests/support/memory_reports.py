@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.memory_tables import MemoryDatabase
 
-from tickrail.core.ids import LaunchId
+from tickrail.core.ids import Claim, LaunchId
 from tickrail.core.ports_reports import RunReport, WorkerInfo
 
 
@@ -29,7 +29,7 @@ class MemoryReportStore:
     def __init__(self, db: MemoryDatabase) -> None:
         self._db = db
         self.logs: dict[tuple[LaunchId, int], LogRow] = {}
-        self.progress: dict[LaunchId, Any] = {}
+        self._progress: dict[LaunchId, tuple[Claim, Any]] = {}
         self.workers: dict[str, tuple[WorkerInfo, datetime]] = {}
 
     def write_runs(self, reports: Sequence[RunReport]) -> None:
@@ -41,7 +41,12 @@ class MemoryReportStore:
                 if r.body is not None:
                     self.logs[r.id, r.attempt] = LogRow(r.body, r.size, r.ended)
                 if r.progress is not None and row.claim == r.claim:
-                    self.progress[r.id] = json.loads(r.progress)
+                    self._progress[r.id] = (r.claim, json.loads(r.progress))
+
+    def progress(self, launch: LaunchId) -> Any:
+        """That of the launch's last claim; a new claim begins without."""
+        claim, value = self._progress.get(launch, (None, None))
+        return value if claim == self._db.launches[launch].claim else None
 
     def present(self, worker: WorkerInfo, forget_after: timedelta) -> None:
         with self._db.transaction("present") as now:

@@ -130,7 +130,7 @@ def test_what_cannot_be_written_is_written_later(world: World) -> None:
     world.reports.run_once()
     row = world.store.logs[LaunchId(run.launch_id), 1]
     assert (row.body, row.ended) == ("ab", True)
-    assert world.store.progress[LaunchId(run.launch_id)] == {"at": 1}
+    assert world.store.progress(LaunchId(run.launch_id)) == {"at": 1}
 
 
 def test_a_run_that_has_ended_tells_no_more(world: World) -> None:
@@ -141,7 +141,7 @@ def test_a_run_that_has_ended_tells_no_more(world: World) -> None:
     progress(run, "late")
     world.reports.run_once()
     assert world.body(run) == "in time"
-    assert world.store.progress == {}
+    assert world.store.progress(LaunchId(run.launch_id)) is None
 
 
 def test_the_last_progress_counts(world: World) -> None:
@@ -149,7 +149,7 @@ def test_the_last_progress_counts(world: World) -> None:
     for done in range(3):
         progress(run, {"done": done, "what": "caf\u00e9"})
     world.reports.run_once()
-    assert world.store.progress[LaunchId(run.launch_id)] == {"done": 2, "what": "caf\u00e9"}
+    assert world.store.progress(LaunchId(run.launch_id)) == {"done": 2, "what": "caf\u00e9"}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_progress_without_nul(world: World) -> None:
     run = world.run()
     progress(run, "a\x00b")
     world.reports.run_once()
-    assert world.store.progress[LaunchId(run.launch_id)] == "a\ufffdb"
+    assert world.store.progress(LaunchId(run.launch_id)) == "a\ufffdb"
 
 
 def test_output_of_many_threads_is_all_there(world: World) -> None:

@@ -16,7 +16,7 @@ with m as (
   update launches t
   set state = 'running', phase = 2, claim = (select generation::int8 << 48 from installation) + nextval('claims'),
       claim_expires_at = clock_timestamp() + make_interval(secs => t.visibility),
-      worker = %(worker)s, started_at = clock_timestamp(), cancel_requested = false
+      worker = %(worker)s, started_at = clock_timestamp(), cancel_requested = false, progress = null
   from l
   where t.scheduled_at = l.scheduled_at and t.id = l.id
   returning t.*
