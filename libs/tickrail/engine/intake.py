@@ -18,6 +18,7 @@ import structlog
 
 from tickrail.core.clock import Clock
 from tickrail.core.errors import UnavailableError
+from tickrail.core.fairness import Turns
 from tickrail.core.ids import LaunchId
 from tickrail.core.limits import THROTTLED
 from tickrail.core.messages import LaunchMessage, UndecodableError, UndecodableLetter
@@ -28,6 +29,9 @@ from tickrail.core.ports_worker import ClaimRequest, WorkerStore
 from tickrail.engine.runs import Active, Runs
 
 log = structlog.get_logger("tickrail.intake")
+
+BURY_SECONDS = 0.2
+"""So long a turn publishes messages that cannot be read."""
 
 Place = tuple[str, int, int]  # topic, partition, generation
 
@@ -108,10 +112,12 @@ class Intake:
         self._decode = decode
         self._bury = bury
         self._lanes: dict[str, deque[Waiting]] = {}
+        self._turns: Turns[str] = Turns(settings.weights)
         self._trackers: dict[Place, OffsetTracker] = {}
         self._paused: set[Place] = set()
         self._done: deque[tuple[Place, int]] = deque()
         self._unburied: deque[tuple[UndecodableLetter, Place]] = deque()
+        self._not_buried = ("", "")
         self._held_bytes = 0  # of messages that wait for their claim or their dead letter
         self._closing = threading.Event()
         self._left = False
@@ -246,13 +252,20 @@ class Intake:
             self._held_bytes += len(r.value)
 
     def _retry_burials(self) -> None:
-        """Publish undecodable messages; their offsets wait for that."""
-        while self._unburied:
+        """Publish undecodable messages; their offsets wait for that.
+
+        A crowd of them holds up the others for a moment only: the rest goes in the next turns.
+        """
+        until = self._clock.monotonic() + BURY_SECONDS
+        while self._unburied and self._clock.monotonic() <= until:
             letter, place = self._unburied[0]
             try:
                 self._bury(letter)
             except UnavailableError as e:
-                log.warning("undecodable_not_buried", error=str(e), topic=letter.topic)
+                # Said once for each reason, not in each of many turns.
+                if self._not_buried != (told := (letter.id, str(e))):
+                    self._not_buried = told
+                    log.warning("undecodable_not_buried", error=str(e), topic=letter.topic)
                 return
             log.warning(
                 "message_undecodable",
@@ -279,16 +292,12 @@ class Intake:
     def _pick(self, count: int) -> list[Waiting]:
         """Messages in turns by the topics' weights; unused shares go to the others."""
         picked: list[Waiting] = []
-        lanes = [
-            (lane, self._settings.weights.get(topic, 1))
-            for topic, lane in self._lanes.items()
-            if lane
-        ]
+        lanes = {topic: lane for topic, lane in self._lanes.items() if lane}
         while lanes and len(picked) < count:
-            for lane, weight in lanes:
-                take = min(weight, len(lane), count - len(picked))
-                picked.extend(lane.popleft() for _ in range(take))
-            lanes = [(lane, weight) for lane, weight in lanes if lane]
+            topic = self._turns.next(lanes)
+            picked.append(lanes[topic].popleft())
+            if not lanes[topic]:
+                del lanes[topic]
         return picked
 
     def _claim(self, free: int) -> int:
