@@ -408,9 +408,9 @@ def _check_topic(tx: Transaction, definition: Definition, prefix: str) -> None:
     allowed = tx.kafka_topics()
     why = topic_refusal(definition.target.topic, allowed, prefix)
     if why is not None:
-        right = ", ".join(allowed) or "none so far: an operator allows topics for a tenant"
+        right = f"one of {', '.join(allowed)}" if allowed else "a topic that an operator allowed"
         raise InvalidInputError(
-            "The job is not valid.", [Problem("/target/kafka/topic", why, f"one of {right}")]
+            "The job is not valid.", [Problem("/target/kafka/topic", why, right)]
         )
 
 
