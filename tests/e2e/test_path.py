@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -111,6 +112,43 @@ def test_every_slot_has_one_record_and_its_effect_although_two_processes_are_kil
     check_effects(up, records, effects, receiver)
     check_seconds(up, start, middle)
     assert any("child" in line and owner in line and "signal 9" in line for line in up.lines)
+
+
+def test_what_a_command_prints_is_seen_while_it_runs(up: Running) -> None:
+    go = up.folder / "go"
+    up.cli("secrets", "set", "token", "--file", _token(up))
+    wait = f'echo "first $T"; while [ ! -e {go} ]; do sleep 0.1; done; echo last'
+    target = {"shell": wait, "env": {"T": {"secret": "token"}}, "limits": {"cpu": "20s"}}
+    document = {"name": "talks", "target": {"command": target}, "schedule": None}
+    with up.client() as client:
+        client.request("POST", "/v1/jobs", json=document)
+        made = client.request("POST", "/v1/jobs/name:talks/trigger")
+        path = f"/v1/launches/{made['id']}"
+
+        def log() -> Any:
+            return client.request("GET", f"{path}/log")
+
+        until(lambda: log()["body"] == "first ***\n", 60)
+        assert log()["live"] is True
+        found = client.request("GET", f"{path}/explain")
+        assert (found["state"], found["holds"]) == ("running", None)
+        claim = next(c for c in found["checks"] if c["check"] == "claim")
+        assert claim["detail"].startswith("worker-")
+        go.touch()
+        until(lambda: not log()["live"], 60)
+        assert log()["body"] == "first ***\nlast\n"
+        assert client.request("GET", path)["result"]["body"] == "first ***\nlast\n"
+        ended = client.request("GET", f"{path}/explain")["ended"]
+        assert (ended["reason"], ended["attempts"]) == ("ok", 1)
+    workers = up.rows("select name, kinds, tasks from workers order by name")
+    assert {w[0] for w in workers} >= {"worker-1", "worker-2"}
+    assert all("command" in w[1] for w in workers)
+
+
+def _token(up: Running) -> str:
+    file = up.folder / "token"
+    file.write_text("hunter2-of-the-test")
+    return str(file)
 
 
 def make_jobs(
