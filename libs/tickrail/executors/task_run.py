@@ -39,14 +39,13 @@ class TaskRun:
             clock: measures the time limit.
         """
         self.run = run
+        run.began = None
         self.task = task
         self.args = args
         self.done = done
         self.cancelled = Cancelled(threading.Event())
         self.interrupt: Callable[[], None] = _nothing
         """How it is stopped besides being told."""
-        self.began: float | None = None
-        """When it began by the monotonic clock; None while it waits."""
         self.thread: int | None = None
         """The system's number of the thread that is its own."""
         self.cpu_before = 0.0
@@ -63,6 +62,11 @@ class TaskRun:
     def title(self) -> str:
         """What logs call it."""
         return f"{self.task.name} (launch {self.run.launch_id})"
+
+    @property
+    def began(self) -> float | None:
+        """When it began by the monotonic clock; None while it waits."""
+        return self.run.began
 
     # --- its hooks --------------------------------------------------------------------------------
 
@@ -112,7 +116,7 @@ class TaskRun:
         """The time limit counts from here; False: it was asked to stop before."""
         if self.cancelled.reason is not None:
             return False
-        self.began = self._clock.monotonic()
+        self.run.began = self._clock.monotonic()
         return True
 
     def in_thread(self) -> Outcome:
