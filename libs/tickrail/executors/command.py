@@ -222,7 +222,8 @@ class CommandExecutor:
     def _limits(self, target: Command) -> ResourceLimits:
         most = self._settings.limits
         if (why := target.limits.above(most)) is not None:
-            raise _RefusedError("refused_limits", f"{why}, which this worker allows at most")
+            why = f"{why}, which this worker allows at most"
+            raise _RefusedError("refused_limits", why, retryable=False)
         return target.limits.within(most)
 
     def _values(self, run: Run, target: Command) -> Mapping[str, str]:

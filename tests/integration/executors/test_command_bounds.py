@@ -174,7 +174,7 @@ def _now(name: str) -> int:
 
 def test_more_than_the_worker_allows_is_refused(executor: CommandExecutor) -> None:
     found = run(executor, argv=["true"], limits={"memory": "2GiB"})
-    assert (found.outcome, found.certain) == ("refused_limits", True)
+    assert (found.outcome, found.certain, found.retryable) == ("refused_limits", True, False)
     assert found.message == "memory 2GiB is above 1GiB, which this worker allows at most"
 
 
