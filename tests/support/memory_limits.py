@@ -112,8 +112,9 @@ def rouse(db: MemoryDatabase, partitions: Collection[Partition], now: datetime) 
         else:
             most = db.limits.get(scope, Limit()).max_running
         places = len(waiters) if most is None else most - _running(db)[scope]
-        for row in waiters[: max(0, places)]:
-            if row.partition in partitions and row.state is State.DUE and row.due_at > now:
+        asleep = [x for x in waiters if x.state is State.DUE and x.due_at > now]
+        for row in asleep[: max(0, places - (len(waiters) - len(asleep)))]:
+            if row.partition in partitions:
                 count += _due_again(db, scope, row)
     return count
 

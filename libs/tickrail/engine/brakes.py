@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from tickrail.core.ids import TenantId
-from tickrail.core.limits import Scope, shared_scopes
+from tickrail.core.limits import INSTALLATION, QUEUE, Scope, shared_scopes
 from tickrail.core.ports import Load, Publication
 
 Pair = tuple[TenantId, str]
 """A tenant and a queue: what decides which limits a launch falls under."""
+NO_LIMIT = 1 << 30
 MAX_PAIRS = 2000
 """So many pairs are remembered; of others the limits are known only while some are due."""
 
@@ -27,6 +28,7 @@ class Brakes:
         self._scopes: dict[Pair, tuple[Scope, ...]] = {}
         self._air: Counter[Pair] = Counter()
         self._pairs: dict[Pair, None] = {}
+        self._paused: set[Scope] = set()
         self._limited = False
 
     @property
@@ -55,6 +57,7 @@ class Brakes:
         """
         self._limited = any_
         self._rooms.clear()
+        self._paused = {s for s, load in loads.items() if load.limit.window == 0}
         self._scopes.clear()
         if not any_:
             self._pairs.clear()
@@ -68,12 +71,20 @@ class Brakes:
                 if scope in self._rooms:
                     self._rooms[scope] -= count
 
-    def room(self, p: Publication) -> int | None:
-        """How many more like this may be published; None: no limit concerns it."""
+    def own(self, p: Publication) -> int:
+        """How many more of its tenant and queue the tenant's limits let through."""
         if not self._rooms:
-            return None
-        scopes = self._concerned(p)
-        return max(0, min(self._rooms[s] for s in scopes)) if scopes else None
+            return NO_LIMIT
+        rooms = (self._rooms[s] for s in self._concerned(p) if s.tenant != INSTALLATION)
+        return max(0, min(rooms, default=NO_LIMIT))
+
+    def shared(self, queue: str) -> int:
+        """How many more of a queue the limits of everybody let through."""
+        return max(0, self._rooms.get(Scope(INSTALLATION, QUEUE, queue), NO_LIMIT))
+
+    def paused(self, p: Publication) -> bool:
+        """Whether its queue is paused, for everybody or for its tenant."""
+        return bool(self._paused) and not self._paused.isdisjoint(self._concerned(p))
 
     def sent(self, p: Publication) -> None:
         """It was handed to the bus."""

@@ -314,11 +314,12 @@ class Relay:
 
     def _useful(self, fresh: Iterable[Publication]) -> list[Publication]:
         """What limits let through until the next scan, of each tenant in each lane."""
-        found: list[Publication] = []
-        taken: Counter[tuple[TenantId, Lane]] = Counter()
+        brakes, found = self._brakes, list[Publication]()
+        taken = Counter((p.tenant, p.lane) for p in self._waiting)
         for p in fresh:
-            room = self._brakes.room(p)
-            if room is None or taken[p.tenant, p.lane] < room:
+            # Of a full queue each tenant keeps one in the line: so they stay in turns.
+            room = min(brakes.own(p), max(1, brakes.shared(p.queue)))
+            if taken[p.tenant, p.lane] < room and not brakes.paused(p):
                 taken[p.tenant, p.lane] += 1
                 found.append(p)
         return found
@@ -363,18 +364,19 @@ class Relay:
         """The lines of a queue whose first may be published now.
 
         What may not stands in nobody's way: a scan finds it again, by the new owner, when the queue
-        has rested, or when a limit has room.
+        has rested, or when a limit of its tenant has room.
         """
         heads = {}
         for rank, line in lines.items():
-            while line and (
-                line.first.partition not in owned or self._brakes.room(line.first) == 0
-            ):
+            while line and not self._passes(line.first, owned):
                 p = line.pop()
                 self._known.discard((p.id, p.attempt))
             if line and not self._full(Lane(queue, rank), share):
                 heads[rank] = line
-        return heads
+        return heads if self._brakes.shared(queue) else {}
+
+    def _passes(self, p: Publication, owned: Owned) -> bool:
+        return p.partition in owned and self._brakes.own(p) > 0 and not self._brakes.paused(p)
 
     def _full(self, lane: Lane, share: int) -> bool:
         return self._queued[lane] + self._air[lane] >= share

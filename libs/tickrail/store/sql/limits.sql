@@ -199,8 +199,8 @@ where t.scheduled_at = l.scheduled_at and t.id = l.id
 
 -- name: places_free
 -- Launches that wait where there are places that nobody told them of: the holder was lost or ended
--- from outside, or the limit was raised. So many of the first waiters as there are places may be on
--- their way. Looks at a part of the scopes in each pass.
+-- from outside, or the limit was raised. Those that are under way already count. Looks at a part of
+-- the scopes in each pass.
 with scopes as (
   select distinct h.tenant_id, h.scope, h.name from holds h
   where h.claim is null and h.reason <> 'rate'
@@ -228,13 +228,22 @@ with scopes as (
 ), waiters as (
   select w.* from counted c
   cross join lateral (
-    select t.scheduled_at, t.id, t.partition, h.due_at
-    from holds h
-    join launches t on t.scheduled_at = h.scheduled_at and t.id = h.launch_id
-    where h.tenant_id = c.tenant_id and h.scope = c.scope and h.name = c.name
-      and h.claim is null and h.reason <> 'rate' and t.state in ('due', 'queued')
-    order by h.priority, h.asked_at
-    limit greatest(0, coalesce(c.most - c.running, 1000))
+    select f.*
+    from (
+      select e.*, count(*) filter (where e.awake) over () as under_way,
+             row_number() over (partition by e.awake order by e.priority, e.asked_at) as turn
+      from (
+        select t.scheduled_at, t.id, t.partition, h.due_at, h.priority, h.asked_at,
+               t.state = 'queued' or t.due_at <= clock_timestamp() as awake
+        from holds h
+        join launches t on t.scheduled_at = h.scheduled_at and t.id = h.launch_id
+        where h.tenant_id = c.tenant_id and h.scope = c.scope and h.name = c.name
+          and h.claim is null and h.reason <> 'rate' and t.state in ('due', 'queued')
+        order by h.priority, h.asked_at
+        limit greatest(0, coalesce(c.most - c.running, 1000)) + 100
+      ) e
+    ) f
+    where not f.awake and f.turn <= coalesce(c.most - c.running, 1000) - f.under_way
   ) w
 ), l as (
   select t.scheduled_at, t.id, w.due_at
