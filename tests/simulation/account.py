@@ -16,6 +16,7 @@ from uuid import UUID
 from tests.simulation.effects import Effects
 from tests.simulation.kafka import SimBus
 from tests.simulation.kernel import Kernel, Process
+from tests.simulation.redrives import RedriveRules
 from tests.simulation.servers import SimDatabase
 from tests.simulation.violation import Violation
 from tests.support.memory_bus import Stored
@@ -40,13 +41,14 @@ class Seen(NamedTuple):
     failures: int
     cancel: bool
     partition: int
+    redrives: int
 
 
 DEAD = frozenset({"succeeded", "dead", "abandoned", "cancelled", "expired"})
 BUSY = frozenset({"due", "queued", "running"})
 READS = frozenset(
-    ("queued", "backlog", "owed", "versions", "highest_epoch", "generation", "database_now",
-     "asked_to_stop", "make_days")
+    ("queued", "backlog", "owed", "dead_letters", "versions", "highest_epoch", "generation",
+     "database_now", "asked_to_stop", "make_days")
 )  # fmt: skip
 FENCED = frozenset(
     ("tick", "resume", "complete", "backfill", "mark_queued", "mark_unpublishable", "sweep",
@@ -86,6 +88,7 @@ class Account:
         self.counts: Counter[str] = Counter()
         self.letters: set[tuple[UUID, int]] = set()
         self.effects = Effects(kernel)
+        self.redrives = RedriveRules()
         self._letters_topic = letters
         self._launches: dict[UUID, Seen] = {}
         self._jobs: dict[UUID, tuple[Any, ...]] = {}
@@ -346,6 +349,11 @@ class Account:
         self.kernel.say(process.name, call, name, f"{old} -> {now.state}", f"attempt {now.attempt}")
         if before is None:
             self._is_new(row, name)
+        elif call == "redrive" and old != now.state:
+            self.redrives.redriven(row.id, name, before, now)
+            self.counts["redriven"] += 1
+            self._certain.update(self._starts[row.id])  # who redrives answers for what ran before
+            return
         elif before.state in DEAD:
             if before[:3] != now[:3]:
                 raise Violation("an end is final", f"{name}: {old} -> {now.state} by {call}")
@@ -479,4 +487,5 @@ def _seen(row: LaunchRow) -> Seen:
         row.failures,
         row.cancel_requested,
         row.partition,
+        row.redrive_count,
     )

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from tests.simulation import kafka, processes
 from tests.simulation.bugs import BUGS, bug, happens, hits
-from tests.support import memory_coord, memory_store, memory_tables, memory_worker
+from tests.support import memory_coord, memory_letters, memory_store, memory_tables, memory_worker
 
 from tickrail.bus.codec import decode_launch
 from tickrail.core.states import State
-from tickrail.engine import calendars, jobs, launches, placement, reaper, runs
+from tickrail.engine import calendars, jobs, launches, placement, reaper, redrive, runs
 
 __all__ = ["BUGS"]
 
@@ -225,6 +225,40 @@ def _an_outage_begins_when_it_is_seen(patch: pytest.MonkeyPatch) -> None:
             self._away_since = self._clock.monotonic()
 
     patch.setattr(reaper.Reaper, "database_failed", failed)
+
+
+@bug(happens("redrive"))
+def _redrive_without_the_count(patch: pytest.MonkeyPatch) -> None:
+    """A redrive does not compare how often its launch was redriven when it was seen."""
+    right = redrive.Redrives.redrive
+    patch.setattr(
+        redrive.Redrives, "redrive", lambda self, tx, launch, _asked: right(self, tx, launch, {})
+    )
+
+
+@bug(happens("redrive"))
+def _redrive_begins_anew(patch: pytest.MonkeyPatch) -> None:
+    """A redrive begins attempts anew."""
+    right = memory_letters.MemoryLetters.redrive
+
+    def begin(self: Any, seen: Any, life: Any) -> Any:
+        made = right(self, seen, life)
+        if made is not None:
+            self._db.launches[seen.id].attempt = 1
+        return made
+
+    patch.setattr(memory_letters.MemoryLetters, "redrive", begin)
+
+
+@bug(happens("redrive"))
+def _redrive_without_overlap(patch: pytest.MonkeyPatch) -> None:
+    """A redrive pays no heed to the overlap policy."""
+    right = memory_letters.MemoryLetters.redrive
+    patch.setattr(
+        memory_letters.MemoryLetters,
+        "redrive",
+        lambda self, seen, life: right(self, seen, life._replace(state=State.DUE)),
+    )
 
 
 @bug()

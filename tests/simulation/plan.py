@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.eras import ANCHOR
-from tests.simulation.plan_requests import add_request
+from tests.simulation.plan_requests import add_redrives, add_request
 from tests.simulation.processes import ETCD_CALLS, FENCE_CALLS, OWNER_CALLS, WORKER_CALLS
 
 LENGTH = 26.0
@@ -100,6 +100,8 @@ def history(seed: int) -> History:
         chooser.fault()
     for _ in range(rng.choice((0, 1, 2, 4))):
         add_request(rng, made.jobs, chooser.add)
+    # Dice of their own: the other events are what they are without redrives.
+    add_redrives(random.Random(f"{seed}/redrives"), made.jobs, chooser.add)
     made.events.sort(key=lambda e: e.at)
     return made
 

@@ -9,6 +9,8 @@ from typing import Any
 from tests.simulation.eras import ANCHOR
 
 _LAST = 24.0
+_REDRIVEN = 0.4
+"""The share of histories with redrives."""
 _KINDS = (
     "trigger", "trigger", "trigger", "cancel", "cancel", "cancel", "pause", "skip_next",
     "skip_next", "delete", "suspend", "edit", "edit", "edit", "calendar", "backfill", "backfill",
@@ -44,6 +46,16 @@ def add_request(
         add(at, kind, job=name, patch=_patch(rng, job))
     else:
         add(at, kind, job=name)
+
+
+def add_redrives(
+    rng: random.Random, jobs: Sequence[dict[str, Any]], add: Callable[..., None]
+) -> None:
+    """Dead letters are redriven, at times by two people who saw the same."""
+    if rng.random() < _REDRIVEN:
+        for job in jobs:
+            again = rng.choice((0.0, 0.2, 4.0, 9.0))
+            add(round(rng.uniform(3.0, 16.0), 3), "redrive", job=job["name"], again=again)
 
 
 def _patch(rng: random.Random, job: dict[str, Any]) -> dict[str, Any]:

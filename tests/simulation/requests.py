@@ -27,12 +27,15 @@ from tickrail.engine.job_rules import JobRules
 from tickrail.engine.jobs import Jobs
 from tickrail.engine.launches import Launches
 from tickrail.engine.pauses import Pauses
+from tickrail.engine.redrive import Redrives
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 REST: Window = ("10:00:12", "10:00:19")
 _TICK = timedelta(microseconds=1)
+_LATEST = 22.0
+"""Nobody looks for a dead letter after this."""
 _TIMING = ("schedule", "max_launches", "calendars")
 
 
@@ -84,10 +87,11 @@ class Requests:
         self.pauses = Pauses(rules)
         self.editor = Jobs(rules, clock)
         self.backfills = BackfillRequests(rules, clock)
+        self.redrives = Redrives()
         self.calendars = Calendars(CalendarRules(rules.history, lambda _text: {}), clock)
 
     @contextmanager
-    def _request(self) -> Iterator[Any]:
+    def _request(self, call: str = "api") -> Iterator[Any]:
         """A transaction: what it did before an error is taken back."""
         world = self.world
         if self.kernel.down["db"]:
@@ -99,7 +103,7 @@ class Requests:
                 yield tx
         except TickrailError:
             world.db.put_back(before)
-        world.account.observe(world.api, "api", (), None)
+        world.account.observe(world.api, call, (), None)
         world.notify()
 
     def trigger(self, job: str) -> None:
@@ -113,6 +117,25 @@ class Requests:
             for row in rows[:1]:
                 world.db.cancel(row, tx.now)
                 world.db.wakes += 1
+
+    def redrive(self, job: str, again: float) -> None:
+        """Somebody redrives the job's first dead letter, when there is one; perhaps two do."""
+        world = self.world
+        dead = world.db.of_job(world.jobs[job], frozenset({State.DEAD, State.ABANDONED}))
+        if not dead:
+            if self.kernel.now < _LATEST:
+                self.kernel.at(self.kernel.now + 1.5, lambda: self.redrive(job, again))
+            return
+        launch, seen = dead[0].id, dead[0].redrive_count
+
+        def ask() -> None:
+            world.account.redrives.asked(launch, seen)
+            with suppress(RuntimeError), self._request("redrive") as tx:
+                self.redrives.redrive(tx, launch, {"expected_redrive_count": seen})
+
+        ask()
+        if again:
+            self.kernel.at(self.kernel.now + again, ask)
 
     def pause(self, job: str, seconds: float, catch_up: str) -> None:
         with suppress(RuntimeError), self._request() as tx:

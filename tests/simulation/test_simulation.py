@@ -19,7 +19,7 @@ FAULTS = {
     "crash", "freeze", "stall", "fail", "cut", "down", "stop", "hang", "clock", "revoke", "lose",
     "double", "late", "unsure", "throw_out", "empty", "recreate", "anew", "locked", "db restored",
     "etcd restored", "trigger", "cancel", "pause", "skip_next", "delete", "suspend", "slow",
-    "drain", "edit", "calendar", "backfill", "pause_queue", "unheard", "truncate",
+    "drain", "edit", "calendar", "backfill", "pause_queue", "unheard", "truncate", "redriven",
     "turns that crossed",
 }  # fmt: skip
 
