@@ -35,6 +35,8 @@ JOB_ROUTES: list[tuple[str, str, Any]] = [
 LAUNCH_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/launches/{launch}", None),
     ("GET", "/v1/launches/{launch}/attempts", None),
+    ("GET", "/v1/launches/{launch}/log", None),
+    ("GET", "/v1/launches/{launch}/explain", None),
     ("POST", "/v1/launches/{launch}/cancel", None),
     ("POST", "/v1/launches/{launch}/redrive", None),
     ("GET", "/v1/dead-letters/{launch}", None),
