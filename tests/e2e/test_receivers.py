@@ -189,7 +189,7 @@ def kill_between_effect_and_record(world: World) -> None:
     for framework in FRAMEWORKS:
         make_job(world, framework, "slow")
         trigger(world, f"slow-{framework}")
-    until(lambda: all(side.slow_key for side in sides), 30)
+    until(lambda: all(side.slow_key for side in sides), 90)
     for worker in {worker_of(world, side.slow_key) for side in sides}:
         world.up.kill(worker)
     for side in sides:
@@ -213,13 +213,13 @@ def freeze_while_the_request_is_under_way(world: World) -> None:
     for name in names.values():
         trigger(world, name)
     proxies = {framework: world.sides[framework][2] for framework in FRAMEWORKS}
-    until(lambda: all(proxy.held for proxy in proxies.values()), 40)
+    until(lambda: all(proxy.held for proxy in proxies.values()), 90)
     keys = {f: str(proxy.held[0].header("idempotency-key")) for f, proxy in proxies.items()}
     (frozen,) = {worker_of(world, key) for key in keys.values()}
     pid = world.up.processes()[frozen]
     os.kill(pid, signal.SIGSTOP)
     try:
-        until(lambda: all(world.passed(f, keys[f]) for f in FRAMEWORKS), 60)
+        until(lambda: all(world.passed(f, keys[f]) for f in FRAMEWORKS), 90)
         for framework, proxy in proxies.items():
             world.late[framework] = proxy.release(proxy.held[0])
     finally:
