@@ -44,6 +44,9 @@ from tickrail_worker.served import check_queues, find_app, served_kinds
 WEIGHTS = {"high": 6, "normal": 3, "low": 1}
 RETRY_WEIGHT = 2
 _REPORT_WAIT = 5.0
+WITH_TASKS = 5
+"""Extensions of a claim within its visibility timeout where tasks run in this process: one that
+keeps the interpreter's lock keeps the extensions waiting."""
 EXECUTOR_POINTS = Watched(inside={"start": Inside("executor.effect.after", 1)})
 
 
@@ -124,7 +127,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         ],
         clock,
         metrics,
-        RunsSettings(),
+        RunsSettings() if app is None else RunsSettings(extensions=WITH_TASKS),
         offset_done=lambda place, offset: intake.offset_done(place, offset),  # noqa: PLW0108 - made below
         letters=post,
         reports=reports,

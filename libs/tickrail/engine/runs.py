@@ -88,6 +88,7 @@ class RunsSettings:
         overdue: seconds beyond its timeout after which a run that its executor let go on is
             stopped, whatever that executor does.
         stubborn: seconds beyond its timeout after which a run that does not stop is named.
+        extensions: how often a claim is extended within its visibility timeout.
         margin: seconds before the claim's end at which a run must be stopped if not extended.
         gather: seconds that results are gathered for before they are written.
         batch: results written in one statement.
@@ -95,6 +96,7 @@ class RunsSettings:
 
     overdue: float = 3.0
     stubborn: float = 20.0
+    extensions: int = 3
     margin: float = 1.0
     gather: float = 0.01
     batch: int = 500
@@ -361,9 +363,9 @@ class Runs:
     def heartbeat_once(self) -> float:
         """Extend the claims whose time it is; seconds until the next look.
 
-        A claim is extended each third of its visibility timeout. Where that fails until a margin
-        before its end, or the database says that it is gone or its cancel was asked for, the run
-        is stopped.
+        A claim is extended each third of its visibility timeout, unless `RunsSettings.extensions`
+        says otherwise. Where that fails until a margin before its end, or the database says that it
+        is gone or its cancel was asked for, the run is stopped.
 
         Raises:
             UnavailableError: the database does not answer; claims that are about to end were
@@ -378,7 +380,8 @@ class Runs:
         due = [
             a
             for a in active
-            if now >= a.sent + a.claimed.visibility / 3 or (self._draining and not a.extended)
+            if now >= a.sent + a.claimed.visibility / self._settings.extensions
+            or (self._draining and not a.extended)
         ]
         if due:
             try:

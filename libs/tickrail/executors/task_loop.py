@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any
 
 
@@ -53,9 +54,13 @@ class TaskLoop:
 
 def where(thread: int | None) -> str:
     """Where a thread of this process is: `file:line in function`; empty where it has ended."""
-    frames = sys._current_frames()  # noqa: SLF001 - the one way to see another thread's place
-    frame = frames.get(thread) if thread is not None else None
+    frame = frames().get(thread) if thread is not None else None
     if frame is None:
         return ""
     code = frame.f_code
     return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+
+
+def frames() -> dict[int, FrameType]:
+    """The innermost frame of each thread by the thread's number."""
+    return sys._current_frames()  # noqa: SLF001 - the one way to see another thread's place

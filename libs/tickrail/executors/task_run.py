@@ -46,8 +46,8 @@ class TaskRun:
         self.cancelled = Cancelled(threading.Event())
         self.interrupt: Callable[[], None] = _nothing
         """How it is stopped besides being told."""
-        self.thread: int | None = None
-        """The system's number of the thread that is its own."""
+        self.thread: threading.Thread | None = None
+        """The thread that is its own while it runs."""
         self.cpu_before = 0.0
         """The CPU seconds that this thread had used when the run began."""
         self.cpu_used = 0.0
@@ -123,7 +123,7 @@ class TaskRun:
         """Call the function on this thread; how it ended."""
         if not self.begin():
             return not_started(str(self.cancelled.reason))
-        self.thread, self.cpu_before = threading.get_native_id(), time.thread_time()
+        self.thread, self.cpu_before = threading.current_thread(), time.thread_time()
         try:
             value = self.task.function(**self._arguments())
         except BaseException as error:  # noqa: BLE001 - the border of one run: SystemExit too

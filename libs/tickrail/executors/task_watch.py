@@ -19,7 +19,7 @@ import structlog
 from tickrail.core.clock import Clock
 from tickrail.core.execution import TIMED_OUT
 from tickrail.core.ports_metrics import Metrics
-from tickrail.executors.task_loop import TaskLoop, where
+from tickrail.executors.task_loop import TaskLoop, frames, where
 from tickrail.executors.task_run import TaskRun
 
 log = structlog.get_logger("tickrail.tasks")
@@ -33,6 +33,10 @@ KEPT = 60.0
 _NAMED = 5
 _REMEMBERED = 1000
 _UTIME, _STIME = 11, 12
+
+
+_Place = tuple[int, int]
+"""Where a thread is: which frame, and which instruction of it."""
 
 
 class TaskWatch:
@@ -63,6 +67,7 @@ class TaskWatch:
         self._told = False
         self._looked: float | None = None
         self._ended: deque[TaskRun] = deque(maxlen=_REMEMBERED)
+        self._places: dict[TaskRun, _Place] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._work, name="task watch", daemon=True)
 
@@ -90,6 +95,7 @@ class TaskWatch:
         if late > LAG_LIMIT:
             self._stalled(runs, lately, late)
         self._looked = now
+        self._places = _places(runs)
         lag = max(0.0, self._loop_lag(now), late if late > LAG_LIMIT else 0.0)
         # Each lag stays until a longer one comes or a minute has passed.
         while self._lags and self._lags[-1][1] <= lag:
@@ -149,7 +155,8 @@ class TaskWatch:
         """No thread ran: the interpreter's lock was held, or the process was stopped.
 
         Named are those that may have held it, the likeliest first: by the CPU time of their
-        threads, which a call that only waits does not use, then those that have ended since.
+        threads, which a call that only waits does not use; then those that have ended or gone on
+        since the last look, since one that stands where it stood has held nothing.
         """
         loop = self._loop()
         current = loop.current() if loop is not None else None
@@ -158,19 +165,22 @@ class TaskWatch:
             for one in lately
             if one.began is not None and not one.task.process
         ]
+        places = _places(runs)
         for one in runs:
             if one.coroutine is not None and one.coroutine is current and loop is not None:
-                found.append((round(late, 1), False, one.title, loop.where()))
+                found.append((round(late, 1), True, one.title, loop.where()))
             elif (thread := one.thread) is not None:
-                used = _cpu_seconds(thread) - one.cpu_before
-                found.append((round(used, 1), False, one.title, where(_ident(thread))))
+                used = max(0.0, _cpu_seconds(thread.native_id) - one.cpu_before)
+                moved = places.get(one) != self._places.get(one)
+                found.append((round(used, 1), moved, one.title, where(thread.ident)))
         found.sort(reverse=True)
         log.error(
             "interpreter_stalled",
             seconds=round(late, 1),
             tasks=[
                 {"task": title, "cpu_seconds": used, "at": at}
-                for used, _, title, at in found[:_NAMED]
+                for used, moved, title, at in found[:_NAMED]
+                if used or moved
             ],
             hint="a task that holds the interpreter's lock needs process=True",
         )
@@ -183,14 +193,22 @@ class TaskWatch:
                 log.exception("the look at tasks failed")
 
 
-def _cpu_seconds(thread: int) -> float:
+def _places(runs: Sequence[TaskRun]) -> dict[TaskRun, _Place]:
+    """Where the threads of these runs are."""
+    threads = {one: one.thread.ident for one in runs if one.thread is not None}
+    if not threads:
+        return {}
+    there = frames()
+    return {
+        one: (id(there[ident]), there[ident].f_lasti)
+        for one, ident in threads.items()
+        if ident in there
+    }
+
+
+def _cpu_seconds(thread: int | None) -> float:
     """The CPU time of a thread of this process, by its number in the system; 0: not known."""
     with suppress(OSError, IndexError, ValueError):
         words = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
         return (int(words[_UTIME]) + int(words[_STIME])) / os.sysconf("SC_CLK_TCK")
     return 0.0
-
-
-def _ident(native: int) -> int | None:
-    """Python's number of a thread from the system's."""
-    return next((t.ident for t in threading.enumerate() if t.native_id == native), None)
