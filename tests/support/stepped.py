@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 from tests.support.clock import FakeClock
 from tests.support.memory_bus import MemoryBus, MemoryConsumer, MemoryPublisher
+from tests.support.memory_reports import MemoryReportStore
 from tests.support.memory_store import MemoryOwnerStore
 from tests.support.memory_tables import JobRow, LaunchRow, MemoryDatabase
 from tests.support.memory_worker import MemoryWorkerStore
@@ -34,6 +35,7 @@ from tickrail.engine.deadletters import LetterBox, OwedLetters
 from tickrail.engine.intake import Intake, IntakeSettings
 from tickrail.engine.reaper import Reaped, Reaper, ReaperSettings
 from tickrail.engine.relay import Relay, Relayed, RelaySettings, Route
+from tickrail.engine.run_reports import RunReports
 from tickrail.engine.runs import Runs, RunsSettings
 from tickrail.engine.tick import Tick
 from tickrail.runtime.metrics import PrometheusMetrics
@@ -119,6 +121,8 @@ class Worker:
         self.consumer = MemoryConsumer(world.bus, GROUP)
         self.publisher = MemoryPublisher(world.bus)
         self.metrics = Counted()
+        self.told = MemoryReportStore(world.db)
+        self.reports = RunReports(self.told)
         self.buried: list[UndecodableLetter] = []
         self.bury_fails: Exception | None = None
         box = LetterBox(self.publisher, lambda q: dlq_topic(PREFIX, q), encode_dead_letter)
@@ -134,6 +138,7 @@ class Worker:
             RunsSettings(gather=0.0),
             offset_done=lambda place, offset: self.intake.offset_done(place, offset),  # noqa: PLW0108 - made below
             letters=post,
+            reports=self.reports,
         )
         topics = work_topics(PREFIX, QUEUE)
         weights = {launch_topic(PREFIX, QUEUE, p): WEIGHTS[p] for p in PRIORITIES}

@@ -8,7 +8,9 @@ from uuid import UUID
 import pytest
 from tests.support.memory_reports import MemoryReportStore
 from tests.support.runs import make_run
+from tests.support.stepped import Stepped
 from tests.support.store_bed import MemoryBed, claim_one, make_launch
+from tests.unit.engine.test_runs import started
 
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import LOG_BYTES, PROGRESS_BYTES, Run
@@ -204,3 +206,20 @@ def test_output_of_many_threads_is_all_there(world: World) -> None:
 )
 def test_the_tail_as_text(output: bytes, cut: bool, text: str) -> None:
     assert tail_text(output, cut=cut) == text
+
+
+def test_a_worker_s_runs_tell_from_their_start_to_their_end() -> None:
+    stepped = Stepped()
+    worker, launch = started(stepped)
+    (run,) = worker.executor.started
+    tell(run, b"at work\n")
+    progress(run, {"done": 1})
+    worker.reports.run_once()
+    assert worker.told.progress(launch) == {"done": 1}
+    assert not worker.told.logs[launch, 1].ended
+    worker.executor.end()
+    worker.work()
+    tell(run, b"too late\n")
+    worker.reports.run_once()
+    row = worker.told.logs[launch, 1]
+    assert (row.body, row.ended) == ("at work\n", True)
