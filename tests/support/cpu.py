@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import psutil
 
 
@@ -9,3 +11,8 @@ def cpu_seconds(pid: int | None = None) -> float:
     """CPU time that a process has used so far, by default this one; seconds."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
+
+
+def own_cpu_seconds() -> float:
+    """CPU time that the calling thread has used so far; seconds."""
+    return time.thread_time()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from threading import Event
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException
@@ -25,6 +26,8 @@ LAUNCH_CONFIG = {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS)}
 """A message older than this is published again from Postgres if its launch still waits."""
 DLQ_CONFIG = {"cleanup.policy": "delete", "retention.ms": str(30 * _DAY_MS)}
 
+_KNOWN_TRIES, _KNOWN_EVERY = 50, 0.1
+"""How often, and seconds apart, a topic is asked for that Kafka says is there and does not show."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -116,8 +119,8 @@ class Topics:
             )
         missing = [n for n, count in self.partitions(names).items() if count == 0]
         made = self._create(missing, partitions, replication, dict(config or LAUNCH_CONFIG))
-        # A topic just made may be unknown to the broker for a moment: its count is what was asked.
-        checked = self.partitions([n for n in names if n not in made])
+        # What this call made has the count that was asked for.
+        checked = self._known([n for n in names if n not in made])
         wrong = [
             Problem("", f"topic {name} has {count} partitions", f"{partitions} partitions")
             for name, count in checked.items()
@@ -126,6 +129,20 @@ class Topics:
         if wrong:
             raise SetupError("Kafka topics have another partition count than configured.", wrong)
         return sorted(made)
+
+    def _known(self, names: Sequence[str]) -> dict[str, int]:
+        """The partition counts of topics that are there.
+
+        One that another process has just made may be unknown to the broker for a moment.
+        """
+        found = self.partitions(names)
+        moment = Event()
+        for _ in range(_KNOWN_TRIES):
+            if all(found.values()):
+                break
+            moment.wait(_KNOWN_EVERY)
+            found = self.partitions(names)
+        return found
 
     def partitions(self, names: Iterable[str]) -> dict[str, int]:
         """How many partitions each topic has; 0 for one that is not there.

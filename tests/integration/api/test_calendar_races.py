@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -58,6 +59,10 @@ def holding(world: World, statement: str) -> Iterator[psycopg.Connection[Any]]:
         yield conn
 
 
+def rows(world: World, statement: str) -> Sequence[tuple[object, ...]]:
+    return world.database.rows(statement)
+
+
 def decided(world: World, job: str) -> tuple[int, int]:
     """How many slots of a job are launched or recorded, and how many that should be."""
     [(launched,)] = world.database.rows("select count(*) from launches where job_id = %s", job)
@@ -91,14 +96,19 @@ def test_no_slot_is_lost_or_doubled_while_a_calendar_changes(
     def edits() -> None:
         for n in range(60):
             world.acme.put(FREEZE, STATES[n % len(STATES)])
+        turns = itertools.cycle(STATES)
+        seen = "select exists (select from skips where reason = 'excluded'), exists (select from launches)"
+        # Which state a second's slot meets is chance.
+        until(
+            lambda: world.acme.put(FREEZE, next(turns)) and rows(world, seen) == [(True, True)], 60
+        )
 
     during(ticks, edits)
     world.acme.put(FREEZE, {})
 
     def settled() -> bool:
         tick.run_once(OWNED)
-        late = "select count(*) from jobs where next_run_at <= now()"
-        return world.database.rows(late) == [(0,)]
+        return rows(world, "select count(*) from jobs where next_run_at <= now()") == [(0,)]
 
     until(settled, 20)
     for job in jobs:
