@@ -15,6 +15,7 @@ from rich.text import Text
 from tickrail.core.states import State
 from tickrail.sdk.client import ApiError, Client, UnreachableError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
+from tickrail_cli.files import read_document
 from tickrail_cli.follow import Change, Follower
 from tickrail_cli.jobs import on_job
 from tickrail_cli.launch_insight import explain, launch_path, log
@@ -213,6 +214,27 @@ def cancel_launch(session: Context, /, *, launch: tuple[str, ...]) -> None:
         answer = session.client().request("POST", launch_path(one, "/cancel"))
         asked = answer.get("state") != "cancelled"
         session.done(f"{'Asked to stop' if asked else 'Cancelled'} {one}.", answer)
+
+
+@launches.command("redrive")
+@click.argument("launch", nargs=-1, required=True)
+@click.option("--payload", metavar="FILE", help="Instead of its own; `-` is standard input.")
+@click.option(
+    "--expected", type=click.IntRange(0), metavar="N", help="Only if it was redriven so often."
+)
+@shared_options
+@pass_session
+def redrive_launch(
+    session: Context, /, *, launch: tuple[str, ...], payload: str | None, expected: int | None
+) -> None:
+    """Give dead and abandoned launches another life, with all their attempts."""
+    body: dict[str, Any] = {} if expected is None else {"expected_redrive_count": expected}
+    if payload is not None:
+        body["payload"] = read_document(payload)
+    for one in launch:
+        answer = session.client().request("POST", launch_path(one, "/redrive"), json=body)
+        session.done(f"Redriven {one}: it is {answer['state']} at attempt {answer['attempt']}.",
+                     answer)  # fmt: skip
 
 
 @launches.command("attempts")

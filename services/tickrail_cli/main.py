@@ -33,6 +33,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "List, make, pause, trigger and delete jobs.",
     ),
     "launches": ("tickrail_cli.launches:launches", "Use", "Watch, read and cancel launches."),
+    "dead-letters": (
+        "tickrail_cli.dead_letters:dead_letters",
+        "Use",
+        "Read, redrive and purge what was given up.",
+    ),
     "backfills": ("tickrail_cli.backfills:backfills", "Use", "Read and cancel backfills."),
     "operations": ("tickrail_cli.operations:operations", "Use", "Read and cancel operations."),
     "slots": ("tickrail_cli.jobs:job_slots", "Use", "Show what became of a job's slots."),

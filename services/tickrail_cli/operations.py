@@ -1,4 +1,4 @@
-"""`tickrail operations`: work on many jobs that goes on."""
+"""`tickrail operations`: work on many jobs or dead letters that goes on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from tickrail_cli.watching import watch
 _PAGE = 500
 
 
+def rows(operation: Mapping[str, Any]) -> str:
+    """What it is about."""
+    return "jobs" if operation["kind"].startswith("jobs.") else "dead letters"
+
+
 def progress(operation: Mapping[str, Any]) -> str:
     """How far it is, in a line."""
     refused = f", {operation['failed']} refused" if operation["failed"] else ""
     return (
-        f"{operation['state']}: {operation['done']} of {operation['total']} jobs,"
+        f"{operation['state']}: {operation['done']} of {operation['total']} {rows(operation)},"
         f" {operation['changed']} changed{refused}"
     )
 
@@ -28,7 +33,9 @@ def progress(operation: Mapping[str, Any]) -> str:
 def errors(operation: Mapping[str, Any]) -> str:
     """Why something was not done."""
     said = [
-        f"{(e['job'] or {}).get('name', 'operation')}: {e['detail']}" for e in operation["errors"]
+        f"{(e['job'] or {}).get('name', 'operation')}"
+        f"{' ' + e['launch'] if e.get('launch') else ''}: {e['detail']}"
+        for e in operation["errors"]
     ]
     return "\n".join(said)
 
@@ -37,7 +44,7 @@ LIST = (
     Column("created", "created_at", "time"),
     Column("kind", "kind"),
     Column("state", "state", "state"),
-    Column("jobs", "total"),
+    Column("of", "total"),
     Column("done", "done"),
     Column("changed", "changed"),
     Column("refused", "failed"),
@@ -48,7 +55,7 @@ CARD = (
     Column("kind", "kind"),
     Column("request", "request"),
     Column("state", "state", "state"),
-    Column("jobs", "total"),
+    Column("of", "total"),
     Column("done", "done"),
     Column("changed", "changed"),
     Column("refused", "failed"),
@@ -66,7 +73,7 @@ def operation_path(operation: str, rest: str = "") -> str:
 
 @click.group(cls=NearGroup)
 def operations() -> None:
-    """Read and cancel operations, such as pauses of many jobs."""
+    """Read and cancel operations, such as pauses of many jobs or redrives."""
 
 
 @operations.command("list")
@@ -96,7 +103,9 @@ def get_operation(session: Context, /, *, operation: str, follow: bool) -> None:
 @shared_options
 @pass_session
 def cancel_operation(session: Context, /, *, operation: tuple[str, ...]) -> None:
-    """Cancel operations: no further job is touched, what was done stays."""
+    """Cancel operations: nothing further is touched, what was done stays."""
     for one in operation:
         answer = session.client().request("POST", operation_path(one, "/cancel"))
-        session.done(f"Cancelled {one} after {answer['done']} of {answer['total']} jobs.", answer)
+        session.done(
+            f"Cancelled {one} after {answer['done']} of {answer['total']} {rows(answer)}.", answer
+        )
