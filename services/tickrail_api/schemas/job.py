@@ -220,6 +220,12 @@ KAFKA_JOB = {
     },
     "payload": {"region": "eu"},
 }
+TASK_JOB = {
+    "name": "import-orders",
+    "schedule": {"every": "1h"},
+    "target": {"task": {"name": "import_orders", "args": {"shop": "north", "limit": 500}}},
+    "retry": {"not_on": ["raised_LookupError"]},
+}
 PATCH = {"schedule": {"cron": "30 2 * * *"}, "tags": {"team": None, "owner": "finance"}}
 JOB = {
     "id": JOB_ID,

@@ -41,6 +41,7 @@ class Result(Document):
     message: str
     body: str
     place: Place | None = Field(None, description="Where the message of a `kafka` target landed.")
+    value: Json = Field(None, description="What the function of a `task` target returned.")
 
 
 class Launch(Document):

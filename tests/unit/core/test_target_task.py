@@ -9,6 +9,7 @@ import pytest
 from tickrail.core.errors import InvalidInputError
 from tickrail.core.target_task import TaskCall
 from tickrail.core.targets import parse_target, target_document, target_kind
+from tickrail_api.schemas.job import TASK_JOB
 
 
 def test_a_task_has_a_name_and_arguments() -> None:
@@ -48,3 +49,9 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], pointer: str, message: s
     assert problem.pointer == pointer
     assert problem.message.startswith(message)
     assert problem.expected
+
+
+def test_the_example_of_the_api_is_one() -> None:
+    assert parse_target(TASK_JOB["target"]) == TaskCall(
+        "import_orders", {"shop": "north", "limit": 500}
+    )
