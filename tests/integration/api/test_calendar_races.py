@@ -97,7 +97,10 @@ def test_no_slot_is_lost_or_doubled_while_a_calendar_changes(
         for n in range(60):
             world.acme.put(FREEZE, STATES[n % len(STATES)])
         turns = itertools.cycle(STATES)
-        seen = "select exists (select from skips where reason = 'excluded'), exists (select from launches)"
+        seen = (
+            "select exists (select from skips where reason = 'excluded'),"
+            " exists (select from launches)"
+        )
         # Which state a second's slot meets is chance.
         until(
             lambda: world.acme.put(FREEZE, next(turns)) and rows(world, seen) == [(True, True)], 60
