@@ -141,6 +141,11 @@ class Call:
         """Whether this is about a tenant's data: its own key asks, or an operator named it."""
         return self._tenant is not None
 
+    @property
+    def for_tenant(self) -> bool:
+        """Whether this is about a tenant: its own key's, or the one that an operator named."""
+        return self._tenant is not None
+
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
         """The JSON value of the body; None for an empty one.
 

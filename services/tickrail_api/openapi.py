@@ -19,6 +19,7 @@ from tickrail_api.schemas.dead_letter import PurgeMany, Redrive, RedriveMany
 from tickrail_api.schemas.job import NewJob, Pause, Resume, SkipNext, Trigger
 from tickrail_api.schemas.operation import PauseMany, ResumeMany
 from tickrail_api.schemas.other import PreviewRequest
+from tickrail_api.schemas.queue import NewQueue, PauseQueue, TenantSettings
 from tickrail_api.schemas.secret import NewSecret
 
 REQUESTS: Sequence[type[BaseModel]] = (
@@ -37,6 +38,9 @@ REQUESTS: Sequence[type[BaseModel]] = (
     RedriveMany,
     PurgeMany,
     NewSecret,
+    NewQueue,
+    PauseQueue,
+    TenantSettings,
 )
 """The documents that requests hold; answers come with their routes."""
 _REF = "#/components/schemas/{model}"
@@ -157,7 +161,13 @@ def _finish(path: str, verb: str, operation: dict[str, Any]) -> None:
     headers = ["Tickrail-Tenant"]
     if verb == "post":
         headers.append("Idempotency-Key")
-    if verb != "get" and path.startswith(("/v1/jobs/{job}", "/v1/calendars/{name}")):
+    versioned = (
+        "/v1/jobs/{job}",
+        "/v1/calendars/{name}",
+        "/v1/queues/{name}",
+        "/v1/tenants/{tenant}",
+    )
+    if verb != "get" and path.startswith(versioned):
         headers.append("If-Match")
     if verb == "put":
         headers.append("If-None-Match")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tickrail.core.documents import escape
 from tickrail.core.errors import InvalidInputError, Problem
@@ -67,6 +67,8 @@ _KINDS: Mapping[str, _Kind] = {
     "task": _Kind(TaskCall, read_task, task_document),
     "noop": _Kind(Noop, _read_noop, _noop_document),
 }
+TARGET_KINDS: Final = tuple(_KINDS)
+"""The kinds of target that a queue may serve."""
 
 
 def target_kind(target: Target) -> str:

@@ -41,6 +41,8 @@ def write_operator_audit(
     action: str,
     subject: str,
     after: Mapping[str, Any] | None = None,
+    *,
+    before: Mapping[str, Any] | None = None,
 ) -> None:
     """Add an entry of no tenant: what an operator did to the installation.
 
@@ -51,8 +53,9 @@ def write_operator_audit(
         action: `member.drain`, ...
         subject: `member:<name>`, ...
         after: what is.
+        before: what was, where there was something.
     """
-    _add(tx, caller, None, (entry, action, subject), None, after)
+    _add(tx, caller, None, (entry, action, subject), before, after)
 
 
 def _add(

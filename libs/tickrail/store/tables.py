@@ -245,6 +245,7 @@ queues = Table(
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
     Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("paused_reason", Text, nullable=False, server_default=text("''::text")),
 )
 skips = Table(
     "skips",

@@ -58,22 +58,6 @@ class Preview(Document):
     difference: Difference | None
 
 
-class Queue(Document):
-    """A queue of the installation and the kinds of target it serves."""
-
-    name: str
-    kinds: list[str]
-    paused: bool
-    created_at: Instant
-
-
-class QueuePage(Document):
-    """A page of queues."""
-
-    items: list[Queue]
-    next_cursor: str | None
-
-
 class ZoneChange(Document):
     """A next run that newer zone data moved; `next_run_at.after` null: no run was left."""
 
@@ -116,12 +100,6 @@ PREVIEW = {
     },
     "lint": [],
     "difference": None,
-}
-QUEUE = {
-    "name": "default",
-    "kinds": ["kafka", "webhook"],
-    "paused": False,
-    "created_at": "2026-03-01T12:00:00Z",
 }
 ZONE_DATA = {
     "version": "2026c",

@@ -9,11 +9,14 @@ select exists (
   where t.concurrency_key is not null
     or exists (select from queues q where q.name = t.queue and q.paused)
     or exists (select from limits x where x.tenant_id = %(installation)s and x.scope = 'queue'
-               and x.name = t.queue)
+               and x.name = t.queue
+               and (x.paused or x.max_running is not null or x.rate_count is not null))
     or exists (select from limits x where x.tenant_id = t.tenant_id and x.scope = 'queue'
-               and x.name = t.queue)
+               and x.name = t.queue
+               and (x.paused or x.max_running is not null or x.rate_count is not null))
     or exists (select from limits x where x.tenant_id = t.tenant_id and x.scope = 'tenant'
-               and x.name = ''))
+               and x.name = ''
+               and (x.paused or x.max_running is not null or x.rate_count is not null)))
 
 -- name: askers
 -- What decides which limits these launches fall under.
@@ -261,7 +264,9 @@ select s.tenant_id, s.scope, s.name, (select count(*) from u) from scopes s
 
 -- name: are_limits
 -- Whether there is any limit or paused queue, and whether a launch waits at one.
-select exists (select from limits) or exists (select from queues where paused),
+select exists (select from limits x
+               where x.paused or x.max_running is not null or x.rate_count is not null)
+       or exists (select from queues where paused),
        exists (select from holds where claim is null)
 
 -- name: loads

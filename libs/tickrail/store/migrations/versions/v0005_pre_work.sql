@@ -20,7 +20,9 @@ create policy api_operator on tenants to tickrail_api
   using (is_operator()) with check (is_operator());
 grant update (version, weight, egress, kafka_topics) on tenants to tickrail_api;
 
-alter table queues add column version int not null default 1;
+alter table queues
+  add column version int not null default 1,
+  add column paused_reason text not null default '';
 grant insert, update, delete on queues to tickrail_api;
 -- A worker must run all that its queue serves, and only one with an app of its own runs tasks. No
 -- version before this one could make a job with a task.
@@ -75,6 +77,27 @@ alter table launches
 -- The result that came for an attempt when its claim was not its worker's any more. It changed
 -- nothing; it is kept because it may tell what became of the effect.
 alter table attempts add column stale_result jsonb;
+
+-- Whether a job of any tenant names a queue, and how many launches of all tenants wait and run in it.
+-- For operators.
+create function queue_is_used(queue text) returns boolean
+language sql stable security definer set search_path = pg_catalog, public as $$
+  select public.is_operator() and (
+    exists (select from public.jobs j where j.plan ->> 'queue' = $1 and j.state <> 'deleted')
+    or exists (select from public.launches l where l.queue = $1 and l.phase < 3))
+$$;
+create function queue_depth(queue text)
+returns table (due bigint, later bigint, queued bigint, running bigint)
+language sql stable security definer set search_path = pg_catalog, public as $$
+  select count(*) filter (where l.state = 'due' and l.due_at <= now()),
+         count(*) filter (where l.state = 'due' and l.due_at > now()),
+         count(*) filter (where l.state = 'queued'),
+         count(*) filter (where l.state = 'running')
+  from public.launches l
+  where public.is_operator() and l.queue = $1 and (l.phase = 1 or l.phase = 2)
+$$;
+revoke all on function queue_is_used(text), queue_depth(text) from public;
+grant execute on function queue_is_used(text), queue_depth(text) to tickrail_api;
 
 -- Workers that are there: written by each every few seconds.
 create table workers (

@@ -1,0 +1,194 @@
+"""What operators and tenants say of queues, and operators of tenants: documents, read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from tickrail.core.definition import NAME, NAME_EXPECTED
+from tickrail.core.documents import Reader, type_name
+from tickrail.core.durations import format_duration
+from tickrail.core.errors import Problem
+from tickrail.core.limits import Rate
+
+MAX_RUNNING: Final = 1_000_000
+MAX_REASON: Final = 1024
+MAX_TOPICS: Final = 200
+_TOPIC = re.compile(r"[A-Za-z0-9._*-]{1,249}")
+_TOPIC_EXPECTED: Final = "a topic's name, * for any characters"
+ANSWERED: Final = frozenset(
+    {"name", "paused", "paused_reason", "version", "created_at", "tenant", "depth"}
+)
+"""What an answer has beside a queue's document: one that was read and sent back may hold them."""
+TENANT_ANSWERED: Final = frozenset({"id", "name", "state", "version", "created_at"})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may run at once, and start in a time; None: as much as there is."""
+
+    max_running: int | None = None
+    rate: Rate | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As the API answers it."""
+        return {"max_running": self.max_running, "rate": rate_document(self.rate)}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDraft:
+    """A queue as an operator wants it."""
+
+    kinds: tuple[str, ...]
+    limits: Limits
+
+    def document(self) -> dict[str, Any]:
+        """As the API answers it."""
+        return {"kinds": list(self.kinds), **self.limits.document()}
+
+
+@dataclass(frozen=True, slots=True)
+class TenantDraft:
+    """What an operator sets of a tenant."""
+
+    weight: int = 1
+    max_running: int | None = None
+    egress: Mapping[str, Any] | None = None
+    kafka_topics: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As the API answers it."""
+        return {
+            "weight": self.weight,
+            "max_running": self.max_running,
+            "egress": self.egress,
+            "kafka_topics": list(self.kafka_topics),
+        }
+
+
+def rate_document(rate: Rate | None) -> dict[str, Any] | None:
+    """A rate as the API answers it."""
+    if rate is None:
+        return None
+    return {"count": rate.count, "per": format_duration(timedelta(seconds=rate.seconds))}
+
+
+def read_queue(name: str, document: object, kinds: Collection[str]) -> QueueDraft:
+    """A queue from its whole document.
+
+    Args:
+        name: its name, from the path.
+        document: the JSON document.
+        kinds: the kinds of target that there are.
+
+    Raises:
+        InvalidInputError: with every problem.
+    """
+    reader = Reader(_without(document, ANSWERED))
+    if not NAME.fullmatch(name):
+        reader.problems.append(Problem("/name", f"is {name[:128]!r}", NAME_EXPECTED))
+    served = _texts(reader, "kinds", lambda k: k in kinds, f"one of {', '.join(sorted(kinds))}")
+    if not served and not reader.problems:
+        reader.problem("kinds", "is missing or empty", f"some of {', '.join(sorted(kinds))}")
+    draft = QueueDraft(tuple(sorted(set(served))), _limits(reader))
+    reader.finish("queue")
+    return draft
+
+
+def read_limits(document: object) -> Limits:
+    """A tenant's own limits in a queue.
+
+    Raises:
+        InvalidInputError: with every problem.
+    """
+    reader = Reader(_without(document, ANSWERED | {"kinds"}))
+    limits = _limits(reader)
+    reader.finish("limit")
+    return limits
+
+
+def read_tenant(
+    document: object, egress_problems: Callable[[object], Sequence[Problem]]
+) -> TenantDraft:
+    """What an operator sets of a tenant.
+
+    Args:
+        document: the whole JSON document.
+        egress_problems: what is wrong with the lists of what targets may reach.
+
+    Raises:
+        InvalidInputError: with every problem.
+    """
+    reader = Reader(_without(document, TENANT_ANSWERED))
+    weight = reader.whole("weight", 1, low=1, high=100)
+    most = _most(reader)
+    lists = reader.raw("egress")
+    if lists is not None:
+        reader.problems.extend(egress_problems(lists))
+    topics = _texts(
+        reader, "kafka_topics", lambda t: bool(_TOPIC.fullmatch(t)), _TOPIC_EXPECTED, MAX_TOPICS
+    )
+    reader.finish("tenant")
+    return TenantDraft(weight, most, lists, tuple(topics))
+
+
+def read_reason(document: object) -> str:
+    """Why a queue is paused, from `{"reason": "..."}` or nothing.
+
+    Raises:
+        InvalidInputError: with every problem.
+    """
+    reader = Reader({} if document is None else document)
+    reason = reader.text("reason", "", maximum=MAX_REASON) or ""
+    reader.finish("pause")
+    return reason
+
+
+def _without(document: object, names: Collection[str]) -> object:
+    if not isinstance(document, dict):
+        return document
+    return {k: v for k, v in document.items() if k not in names}
+
+
+def _most(reader: Reader) -> int | None:
+    if not reader.has("max_running"):
+        return None
+    return reader.whole("max_running", 1, low=1, high=MAX_RUNNING)
+
+
+def _limits(reader: Reader) -> Limits:
+    most, rate = _most(reader), None
+    if reader.has("rate"):
+        r = reader.child("rate")
+        if not r.has("count") and not r.problems:
+            r.problem("count", "is missing", "how many may start")
+        count = r.whole("count", 1, low=1, high=MAX_RUNNING)
+        per = r.duration(
+            "per", timedelta(minutes=1), low=timedelta(seconds=1), high=timedelta(days=1)
+        )
+        reader.absorb(r)
+        rate = Rate(count, per.total_seconds())
+    return Limits(most, rate)
+
+
+def _texts(
+    reader: Reader, name: str, right: Callable[[str], bool], expected: str, most: int = 50
+) -> Sequence[str]:
+    if not reader.has(name):
+        return ()
+    raw = reader.raw(name)
+    if not isinstance(raw, list):
+        reader.problem(name, f"is {type_name(raw)}", f"a list of texts, each {expected}")
+        return ()
+    if len(raw) > most:
+        reader.problem(name, f"has {len(raw)} entries", f"at most {most}")
+        return ()
+    for i, value in enumerate(raw):
+        if not isinstance(value, str) or not right(value):
+            told = repr(value[:100]) if isinstance(value, str) else type_name(value)
+            where = f"{reader.pointer}/{name}/{i}"
+            reader.problems.append(Problem(where, f"is {told}", expected))
+    return [v for v in raw if isinstance(v, str)]
