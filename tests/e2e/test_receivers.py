@@ -3,11 +3,13 @@
 On the real path. Requests are doubled one after the other and at the same moment, answers are lost,
 a worker is killed between the effect and its record, and one is frozen past its claim while its
 request is under way. The receivers keep their keys in PostgreSQL; their handlers commit an effect
-before they answer. And a message to a Kafka topic, which tells the same to its readers.
+before they answer. They take no request that is not signed; jobs sign by two secrets, of which the
+receivers know the newer one. And a message to a Kafka topic, which tells the same to its readers.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import psycopg
@@ -38,9 +41,10 @@ from tickrail.sdk.receiver import Delivery, PostgresStore, ReceiverRules
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
 
-SLOTS = 12
+SLOTS = 9
 LEASE = timedelta(seconds=5)
 MODES: tuple[Mode, ...] = ("lose", "twice", "at_once")
+SECRETS = {"older": "whsec_b2xkZXItc2VjcmV0", "newer": "whsec_bmV3ZXItc2VjcmV0"}
 ENDED = ("succeeded", "dead", "abandoned", "cancelled", "expired")
 
 
@@ -124,7 +128,9 @@ def world() -> Iterator[World]:
                     f"create table {side.effects} (key text, fence bigint, job text)".encode()
                 )
             handler = Handler(side.act)
-            rules = ReceiverRules(store=store, paths=["/hooks/*"], lease=LEASE)
+            rules = ReceiverRules(
+                store=store, paths=["/hooks/*"], lease=LEASE, secrets=[SECRETS["newer"]]
+            )
             url = stack.enter_context(serve(framework, rules, handler))
             proxy = stack.enter_context(DoublingProxy(url, side.mode))
             made.sides[framework] = (side, handler, proxy)
@@ -135,6 +141,9 @@ def world() -> Iterator[World]:
 
 def play(world: World) -> None:
     """Everything, until each launch has ended."""
+    with world.up.client() as client:
+        for name, value in SECRETS.items():
+            client.request("PUT", f"/v1/secrets/{name}", json={"value": value})
     for framework in FRAMEWORKS:
         make_job(world, framework, "doubled", scheduled=True)
     send_to_kafka(world)
@@ -149,7 +158,12 @@ def make_job(world: World, framework: str, name: str, *, scheduled: bool = False
     """A job whose webhook goes to a framework's receiver, through its proxy."""
     document: dict[str, Any] = {
         "name": f"{name}-{framework}",
-        "target": {"webhook": {"url": world.sides[framework][2].url("/hooks/a")}},
+        "target": {
+            "webhook": {
+                "url": world.sides[framework][2].url("/hooks/a"),
+                "signature": {"secrets": [{"secret": name} for name in SECRETS]},
+            }
+        },
         "payload": {"n": 1},
         "overlap": "allow",
         "visibility_timeout": "5s",
@@ -244,6 +258,20 @@ def test_doubled_deliveries_and_lost_answers_have_one_effect(world: World, frame
             assert attempt >= 2
             assert passed[-1].replayed
             assert passed[-1].fence > passed[0].fence
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_requests_that_are_not_signed_have_no_effect(world: World, framework: str) -> None:
+    _, handler, proxy = world.sides[framework]
+    assert handler.calls
+    assert all(delivery is not None and delivery.signed for delivery in handler.calls)
+    assert {p.status for p in proxy.passed} <= {200, 409, 412}
+    at = urlsplit(proxy.target)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=30)
+    connection.request("POST", "/hooks/a", b"{}", {"Idempotency-Key": "forged"})
+    assert connection.getresponse().status == 401
+    connection.close()
+    assert all(delivery is not None and delivery.key != "forged" for delivery in handler.calls)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

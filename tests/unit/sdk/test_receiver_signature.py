@@ -69,12 +69,12 @@ def test_what_the_reference_library_signs_is_right_and_the_other_way_round() -> 
 
 
 def test_a_secret_without_the_prefix_is_taken_as_it_is() -> None:
-    for secret in ("plain secret", b"plain secret"):
+    for secret in ("plain secret", b"plain secret", "plain secret\n"):
         headers = signed(**{"Webhook-Signature": sign("msg_0001", AT, BODY, [secret])})
         verify(headers, BODY, ["plain secret"], now=AT)
 
 
-@pytest.mark.parametrize("secret", ["", b"", "whsec_", "whsec_no base64", "whsec_%%%%"])
+@pytest.mark.parametrize("secret", ["", b" \n", "whsec_", "whsec_no base64", "whsec_%%%%"])
 def test_a_secret_that_cannot_be_one_is_refused(secret: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"base64|empty"):
         verify(signed(), BODY, [secret], now=AT)

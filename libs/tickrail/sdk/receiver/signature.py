@@ -43,10 +43,12 @@ class Signed:
 def signing_key(secret: str | bytes) -> bytes:
     """The bytes of a secret: `whsec_` and base64, or any other text or bytes as they are.
 
+    White space round it does not count: a file often ends with a newline.
+
     Raises:
         ValueError: what follows `whsec_` is not base64, or there is nothing.
     """
-    raw = secret.encode() if isinstance(secret, str) else secret
+    raw = (secret.encode() if isinstance(secret, str) else secret).strip()
     if raw.startswith(PREFIX.encode()):
         try:
             raw = base64.b64decode(raw[len(PREFIX) :], validate=True)
