@@ -7,7 +7,7 @@ SEEDS   ?= 10000
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-oracle simulate fault lint load load-planner failover-report mutate clean
+.PHONY: help up down test test-oracle simulate fault lint load load-chaos load-planner failover-report mutate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' Makefile
@@ -37,6 +37,9 @@ lint: $(VENV)/.dev ## ruff, mypy, the import contracts
 
 load: $(VENV)/.dev ## the load test of the whole path; ARGS='steady --rate 578.7 --seconds 60'
 	@$(BIN)/python loadtest/pipeline.py $(if $(ARGS),$(ARGS),drain)
+
+load-chaos: $(VENV)/.dev ## 50,000 launches that fail at random, workers killed each 10 s, Kafka restarted; ARGS='--launches 5000'
+	@$(BIN)/python -m loadtest.chaos $(ARGS)
 
 load-planner: $(VENV)/.dev ## what planning costs, beside croniter and among many jobs
 	@$(BIN)/python loadtest/planner.py $(ARGS)

@@ -140,6 +140,10 @@ class Effects:
         path = "/effect" if delay is None else f"/effect/{delay}"
         return {"webhook": {"url": self._receiver.url(path)}}
 
+    def release(self) -> None:
+        """Answer at once what waits here, and what is still to come."""
+        self._receiver.released.set()
+
     def of(self, key: str) -> list[dict[str, Any]]:
         """The effects of one launch, in the order in which they came."""
         with self._lock:
