@@ -23,6 +23,7 @@ from tickrail.executors.egress import EgressGuard, RefusedError, UnresolvedError
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.http_rules import Endpoint
 from tickrail.executors.kept import Kept
+from tickrail.executors.streams import Backend
 from tickrail.executors.tls import Certificates, own_context, usual_context
 from tickrail.executors.webhook_request import CertainError, invalid
 
@@ -86,7 +87,7 @@ class Connections:
         self._ca_file = ca_file
         self._idle: dict[Door, deque[Connection]] = {}
         self._origins: dict[tuple[str, str, int], _Origin] = {}
-        self._backend = httpcore.AnyIOBackend()
+        self._backend = Backend()
         self._tls = usual_context(ca_file)
         self._contexts: OrderedDict[Certificates, ssl.SSLContext] = OrderedDict()
         # The guard keeps answers; here, one question serves all who ask at the same time.
