@@ -25,6 +25,8 @@ from tickrail_cli.jobs import job_path, jobs, on_job
 )
 @click.option("--webhook", metavar="URL", help="Its target: POST to this address.")
 @click.option("--shell", metavar="COMMAND", help="Or run this command line.")
+@click.option("--task", metavar="TASK", help="Or call this task of the workers' app.")
+@click.option("--args", metavar="JSON", help="The task's arguments, an object.")
 @click.option("--payload", metavar="JSON", help="What the target gets.")
 @click.option(
     "--misfire", type=click.Choice([m.value for m in MisfirePolicy]), help="For late slots."
@@ -68,14 +70,19 @@ def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:
     """The document that the flags describe.
 
     Raises:
-        click.UsageError: two schedules, two targets, or a zone without a schedule.
+        click.UsageError: two schedules, two targets, a zone without a schedule, or arguments
+            without a task.
     """
     document: dict[str, Any] = {}
     forms = {"cron": given["cron"], "every": given["every"], "at": given["at"]}
     schedules = {k: v for k, v in forms.items() if v}
-    targets = {k: v for k, v in given.items() if k in {"webhook", "shell"} and v}
+    targets = {k: v for k, v in given.items() if k in {"webhook", "shell", "task"} and v}
     if len(schedules) > 1 or len(targets) > 1:
-        raise click.UsageError("give one of --cron, --every, --at and one of --webhook, --shell")
+        raise click.UsageError(
+            "give one of --cron, --every, --at and one of --webhook, --shell, --task"
+        )
+    if given["args"] is not None and not given["task"]:
+        raise click.UsageError("--args belongs to --task")
     if given["tz"] and not schedules.keys() & {"cron", "at"}:
         raise click.UsageError("--tz belongs to --cron or --at")
     document.update({k: given[k] for k in ("name", "overlap") if given[k]})
@@ -85,6 +92,9 @@ def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:
         document["target"] = {"webhook": {"url": given["webhook"]}}
     if given["shell"]:
         document["target"] = {"command": {"shell": given["shell"]}}
+    if given["task"]:
+        args = {} if given["args"] is None else parse_json(given["args"], "--args")
+        document["target"] = {"task": {"name": given["task"], "args": args}}
     if given["payload"] is not None:
         document["payload"] = parse_json(given["payload"], "--payload")
     return document

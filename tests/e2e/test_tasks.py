@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
 
 SHOP = ROOT / "examples/shop"
 COMMANDS = re.findall(r"^\$ tickrail (.+)$", (SHOP / "README.md").read_text(), re.MULTILINE)
+ARGUMENTS = ("--app", "shop.tasks:app", "--schedulers", "1", "--workers", "1")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def up() -> Iterator[Running]:
         shutil.copytree(
             SHOP, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".*")
         )
-        with Running(folder, "--app", "shop.tasks:app") as running:
+        with Running(folder, *ARGUMENTS) as running:
             yield running
 
 

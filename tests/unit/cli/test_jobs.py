@@ -159,6 +159,18 @@ def test_create_from_flags(tickrail: Tickrail, api: StubApi) -> None:
     }
 
 
+def test_create_a_call_of_a_task_from_flags(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("POST", "/v1/jobs", Answer(201, JOB))
+    flags = ("jobs", "create", "--name", "x", "--task", "greet")
+    assert tickrail(*flags, "--args", '{"name": "Ada"}').code == 0
+    assert api.asked[-1].body == {
+        "name": "x",
+        "target": {"task": {"name": "greet", "args": {"name": "Ada"}}},
+    }
+    assert tickrail(*flags).code == 0
+    assert api.asked[-1].body["target"] == {"task": {"name": "greet", "args": {}}}
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "said"),
     [
@@ -166,6 +178,9 @@ def test_create_from_flags(tickrail: Tickrail, api: StubApi) -> None:
         (("--cron", "* * * * *", "--every", "5m"), 2, "give one of --cron"),
         (("--webhook", "http://x", "--shell", "y"), 2, "one of --webhook"),
         (("--every", "5m", "--tz", "UTC"), 2, "--tz belongs to"),
+        (("--task", "x", "--shell", "y"), 2, "one of --webhook, --shell, --task"),
+        (("--webhook", "http://x", "--args", "{}"), 2, "--args belongs to --task"),
+        (("--task", "x", "--args", "{"), 1, "--args: line 1, column 2: not valid JSON"),
         (("--payload", "{"), 1, "--payload: line 1, column 2: not valid JSON"),
     ],
 )
