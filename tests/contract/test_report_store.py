@@ -10,13 +10,14 @@ from uuid import uuid4
 
 import pytest
 from tests.support.memory_reports import MemoryReportStore
-from tests.support.store_bed import Bed, MemoryBed, PostgresBed, claim_one, make_launch
+from tests.support.store_bed import OWNED, Bed, MemoryBed, PostgresBed, claim_one, make_launch
 
 from tickrail.core.execution import LOG_BYTES
 from tickrail.core.ids import Claim, LaunchId
 from tickrail.core.ports_reports import ReportStore, RunReport, WorkerInfo
 from tickrail.core.ports_worker import Claimed
 from tickrail.core.states import State
+from tickrail.engine.reaper import decide
 from tickrail.store.reports import PostgresReportStore
 
 MINUTE = timedelta(seconds=60)
@@ -218,3 +219,23 @@ def test_a_worker_not_heard_of_is_forgotten_by_another(reports: ReportBed) -> No
     assert set(reports.workers()) == {"a"}
     reports.store.present(worker("silent"), MINUTE)
     assert set(reports.workers()) == {"silent", "a"}
+
+
+@pytest.mark.parametrize("order", ["forgotten first", "reaped first", "between"])
+def test_e03_the_runs_of_a_worker_that_is_forgotten_are_found_in_every_order(
+    reports: ReportBed, order: str
+) -> None:
+    """The list of workers is for people: no claim hangs on it."""
+    bed = reports.launches
+    reports.store.present(worker("w-1"), MINUTE)
+    runs = [started(reports) for _ in range(3)]
+    bed.advance(61)
+    reports.pass_time(0 if isinstance(bed, MemoryBed) else 61)
+    owner, found = bed.owner(), 0
+    if order != "forgotten first":
+        found += owner.reap(OWNED, 1 if order == "between" else 10, decide).moved["due"]
+    reports.store.present(worker("w-2"), MINUTE)
+    assert set(reports.workers()) == {"w-2"}
+    found += owner.reap(OWNED, 10, decide).moved.get("due", 0)
+    assert found == 3
+    assert {bed.row(c.id).state for c in runs} == {State.DUE}
