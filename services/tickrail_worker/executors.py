@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 
 from tickrail.bus.config import KafkaSettings
 from tickrail.bus.producer import KafkaPublisher
@@ -18,7 +19,8 @@ from tickrail.executors.breaker import BreakerSettings
 from tickrail.executors.command import CommandExecutor, CommandSettings
 from tickrail.executors.egress import EgressGuard
 from tickrail.executors.egress_policy import EgressPolicy
-from tickrail.executors.kafka import KafkaExecutor, KafkaTargetSettings
+from tickrail.executors.kafka import KafkaExecutor
+from tickrail.executors.kafka_message import KafkaTargetSettings
 from tickrail.executors.noop import NoopExecutor
 from tickrail.executors.task import TaskExecutor, TaskSettings
 from tickrail.executors.webhook import WebhookExecutor, WebhookSettings
@@ -60,11 +62,10 @@ def executors(
         guard = EgressGuard(policy, clock)
         found.append(WebhookExecutor(guard, clock, how, facts=facts, metrics=metrics))
     if "kafka" in kinds:
-        publisher = KafkaPublisher(
-            target_settings(kafka, settings.target_kafka_bootstrap), clock, "kafka targets"
-        )
+        to = target_settings(kafka, settings.target_kafka_bootstrap)
+        connect = partial(KafkaPublisher, to, clock, "kafka targets")
         own = KafkaTargetSettings(prefix=settings.topic_prefix)
-        found.append(KafkaExecutor(publisher, facts.kafka_topics, clock, own))
+        found.append(KafkaExecutor(connect, facts.kafka_topics, clock, own))
     if "command" in kinds:
         found.append(CommandExecutor(clock, command_settings(settings, os.environ), facts))
     if app is not None:

@@ -19,7 +19,8 @@ from tickrail.bus.topics import Topics
 from tickrail.core.clock import SystemClock
 from tickrail.core.execution import Outcome, Run
 from tickrail.core.sharding import murmur2
-from tickrail.executors.kafka import KafkaExecutor, KafkaTargetSettings
+from tickrail.executors.kafka import KafkaExecutor
+from tickrail.executors.kafka_message import KafkaTargetSettings
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +37,7 @@ class Bed:
     def __post_init__(self) -> None:
         publisher = KafkaPublisher(target_settings(self.settings), CLOCK, "targets")
         own = KafkaTargetSettings(prefix="tickrail-own")
-        self.executor = KafkaExecutor(publisher, lambda _: ["*"], CLOCK, own)
+        self.executor = KafkaExecutor(lambda: publisher, lambda _: ["*"], CLOCK, own)
 
     def start(self, **target: Any) -> Run:
         run = make_run({"kafka": {"topic": self.topic, **target}})
@@ -115,7 +116,7 @@ def test_brokers_that_do_not_answer_are_uncertain_in_time(bed: Bed) -> None:
     nobody = KafkaSettings(bootstrap="127.0.0.1:1")
     publisher = KafkaPublisher(target_settings(bed.settings, nobody.bootstrap), CLOCK, "nobody")
     own = KafkaTargetSettings(prefix="tickrail-own")
-    executor = KafkaExecutor(publisher, lambda _: ["*"], CLOCK, own)
+    executor = KafkaExecutor(lambda: publisher, lambda _: ["*"], CLOCK, own)
     run = make_run({"kafka": {"topic": bed.topic}}, timeout=0.5)
     executor.start(run, bed.outcomes.done)
     outcome = bed.outcomes.of(run)

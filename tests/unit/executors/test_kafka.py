@@ -15,7 +15,8 @@ from tests.support.until import until
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import Run
-from tickrail.executors.kafka import KafkaExecutor, KafkaTargetSettings
+from tickrail.executors.kafka import KafkaExecutor
+from tickrail.executors.kafka_message import KafkaTargetSettings
 
 CLOCK = SystemClock()
 TOPIC = "orders.paid"
@@ -33,7 +34,7 @@ class Bed:
         self.bus.create(TOPIC, 4)
         self.publisher = MemoryPublisher(self.bus, queue_messages=100)
         settings = KafkaTargetSettings(prefix="tickrail")
-        self.executor = KafkaExecutor(self.publisher, self.topics, CLOCK, settings)
+        self.executor = KafkaExecutor(lambda: self.publisher, self.topics, CLOCK, settings)
 
     def topics(self, tenant: UUID) -> Sequence[str]:
         self.asked.append(tenant)
