@@ -9,8 +9,8 @@ from tests.support.database import Database
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import InvalidInputError, SetupError, UnavailableError
-from tickrail.store.bootstrap import bootstrap
-from tickrail.store.installation import head, read_installation
+from tickrail.store.bootstrap import bootstrap, default_queue_serves
+from tickrail.store.installation import head, queue_kinds, read_installation
 from tickrail.store.keys import SCOPES
 from tickrail.store.migrate import migrate
 from tickrail.store.session import DatabaseSettings
@@ -92,6 +92,20 @@ def test_the_first_key(database: Database) -> None:
         (again.key_id, first.tenant, ["read"]),
         (operator.key_id, None, list(SCOPES)),
     ]
+
+
+def test_the_default_queue_serves_tasks_where_somebody_says_so(database: Database) -> None:
+    kinds = "select kinds from queues where name = 'default'"
+    assert database.rows(kinds) == [(["webhook", "kafka"],)]
+    for served in (True, True):
+        default_queue_serves(database.owner_url, "task", served=served)
+        assert database.rows(kinds) == [(["webhook", "kafka", "task"],)]
+    for served in (False, False):
+        default_queue_serves(database.owner_url, "task", served=served)
+        assert database.rows(kinds) == [(["webhook", "kafka"],)]
+    assert queue_kinds(DatabaseSettings(database.engine_url), ["default", "absent"]) == {
+        "default": ["webhook", "kafka"]
+    }
 
 
 def test_a_first_key_that_cannot_be(database: Database, empty_database: Database) -> None:
