@@ -19,7 +19,7 @@ from tickrail_api.schemas.dead_letter import PurgeMany, Redrive, RedriveMany
 from tickrail_api.schemas.job import NewJob, Pause, Resume, SkipNext, Trigger
 from tickrail_api.schemas.operation import PauseMany, ResumeMany
 from tickrail_api.schemas.other import PreviewRequest
-from tickrail_api.schemas.queue import NewQueue, PauseQueue, TenantSettings
+from tickrail_api.schemas.queue import NewQueue, PauseQueue
 from tickrail_api.schemas.secret import NewSecret
 
 REQUESTS: Sequence[type[BaseModel]] = (
@@ -40,7 +40,6 @@ REQUESTS: Sequence[type[BaseModel]] = (
     NewSecret,
     NewQueue,
     PauseQueue,
-    TenantSettings,
 )
 """The documents that requests hold; answers come with their routes."""
 _REF = "#/components/schemas/{model}"

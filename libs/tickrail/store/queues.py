@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, delete, func, null, select, text, update
+from sqlalchemy import Row, case, delete, func, literal_column, null, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from tickrail.core.ids import TenantId
@@ -18,7 +18,11 @@ _Q, _L, _T = queues.c, limits.c, tenants.c
 _WAKE = text("select pg_notify('tickrail_wake', '')")
 _USED = text("select queue_is_used(:queue)")
 _DEPTH = text("select due, later, queued, running from queue_depth(:queue)")
-_NEVER = text("'-infinity'::timestamptz")
+_SHOWN = (
+    _L.tenant_id, _L.scope, _L.name, _L.paused, _L.paused_reason, _L.max_running, _L.rate_count,
+    _L.rate_seconds, _L.version,
+)  # fmt: skip
+_NEVER = literal_column("'-infinity'::timestamptz")
 
 
 def queue_scope(queue: str, tenant: TenantId = INSTALLATION) -> Scope:
@@ -85,7 +89,7 @@ def find_limits(tx: BaseTransaction, scopes: Sequence[Scope]) -> Mapping[Scope, 
     found: dict[Scope, Row[Any]] = {}
     for kind in {s.kind for s in scopes}:
         rows = tx.execute(
-            select(limits).where(
+            select(*_SHOWN).where(
                 _L.scope == kind,
                 _L.tenant_id.in_({s.tenant for s in scopes}),
                 _L.name.in_({s.name for s in scopes}),
@@ -124,7 +128,7 @@ def set_limits(tx: BaseTransaction, scope: Scope, wanted: Limits) -> None:
     given = made.excluded
     changed = {
         **{name: getattr(given, name) for name in values},
-        "filled_at": func.coalesce(select(_NEVER).where(fresh).scalar_subquery(), _L.filled_at),
+        "filled_at": case((fresh, _NEVER), else_=_L.filled_at),
         "version": _L.version + 1,
         "updated_at": func.now(),
     }

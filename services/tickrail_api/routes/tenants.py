@@ -57,7 +57,7 @@ def get_tenant(call: Operates, tenant: str) -> Response:
     "/v1/tenants/{tenant}",
     dependencies=plain,
     responses=answers(Tenant, TENANT),
-    openapi_extra=merge_patch(PATCH_TENANT, of="TenantSettings"),
+    openapi_extra=merge_patch(PATCH_TENANT, of="Tenant"),
 )
 def patch_tenant(call: ChangesInstallation, tenant: str) -> Response:
     """Set a tenant's share of turns, how much of it may run, and what its targets may reach.
