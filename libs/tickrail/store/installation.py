@@ -158,10 +158,10 @@ def queue_names(settings: DatabaseSettings) -> list[str]:
 def queue_kinds(settings: DatabaseSettings, queues: Sequence[str]) -> dict[str, list[str]]:
     """The kinds of target that these queues serve; those that there are not are left out."""
     with border(), connect(settings, autocommit=True) as conn:
-        rows = conn.execute(
+        rows: Any = conn.execute(
             "select name, kinds from queues where name = any(%s) order by name", [list(queues)]
         )
-        return {str(row[0]): [str(kind) for kind in row[1]] for row in rows}
+        return {str(name): [str(kind) for kind in kinds] for name, kinds in rows}
 
 
 def _revision_text(revision: str | None) -> str:
