@@ -12,6 +12,8 @@ from tickrail_cli.context import Context, pass_session, shared_options
 from tickrail_cli.files import parse_json, read_document
 from tickrail_cli.jobs import job_path, jobs, on_job
 
+_TARGETS = frozenset({"webhook", "shell", "kafka", "task"})
+
 
 @jobs.command("create")
 @click.option("-f", "--file", metavar="FILE", help="The job's document, JSON or YAML; - for stdin.")
@@ -25,6 +27,7 @@ from tickrail_cli.jobs import job_path, jobs, on_job
 )
 @click.option("--webhook", metavar="URL", help="Its target: POST to this address.")
 @click.option("--shell", metavar="COMMAND", help="Or run this command line.")
+@click.option("--kafka", metavar="TOPIC", help="Or send a message to this topic.")
 @click.option("--task", metavar="TASK", help="Or call this task of the workers' app.")
 @click.option("--args", metavar="JSON", help="The task's arguments, an object.")
 @click.option("--payload", metavar="JSON", help="What the target gets.")
@@ -76,10 +79,10 @@ def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     forms = {"cron": given["cron"], "every": given["every"], "at": given["at"]}
     schedules = {k: v for k, v in forms.items() if v}
-    targets = {k: v for k, v in given.items() if k in {"webhook", "shell", "task"} and v}
+    targets = {k: v for k, v in given.items() if k in _TARGETS and v}
     if len(schedules) > 1 or len(targets) > 1:
         raise click.UsageError(
-            "give one of --cron, --every, --at and one of --webhook, --shell, --task"
+            "give one of --cron, --every, --at and one of --webhook, --shell, --kafka, --task"
         )
     if given["args"] is not None and not given["task"]:
         raise click.UsageError("--args belongs to --task")
@@ -92,6 +95,8 @@ def _from_flags(given: Mapping[str, str | None]) -> dict[str, Any]:
         document["target"] = {"webhook": {"url": given["webhook"]}}
     if given["shell"]:
         document["target"] = {"command": {"shell": given["shell"]}}
+    if given["kafka"]:
+        document["target"] = {"kafka": {"topic": given["kafka"]}}
     if given["task"]:
         args = {} if given["args"] is None else parse_json(given["args"], "--args")
         document["target"] = {"task": {"name": given["task"], "args": args}}

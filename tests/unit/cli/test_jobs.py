@@ -159,6 +159,12 @@ def test_create_from_flags(tickrail: Tickrail, api: StubApi) -> None:
     }
 
 
+def test_create_a_message_from_flags(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("POST", "/v1/jobs", Answer(201, JOB))
+    assert tickrail("jobs", "create", "--name", "x", "--kafka", "orders.due").code == 0
+    assert api.asked[-1].body == {"name": "x", "target": {"kafka": {"topic": "orders.due"}}}
+
+
 def test_create_a_call_of_a_task_from_flags(tickrail: Tickrail, api: StubApi) -> None:
     api.on("POST", "/v1/jobs", Answer(201, JOB))
     flags = ("jobs", "create", "--name", "x", "--task", "greet")
@@ -178,7 +184,8 @@ def test_create_a_call_of_a_task_from_flags(tickrail: Tickrail, api: StubApi) ->
         (("--cron", "* * * * *", "--every", "5m"), 2, "give one of --cron"),
         (("--webhook", "http://x", "--shell", "y"), 2, "one of --webhook"),
         (("--every", "5m", "--tz", "UTC"), 2, "--tz belongs to"),
-        (("--task", "x", "--shell", "y"), 2, "one of --webhook, --shell, --task"),
+        (("--kafka", "x", "--webhook", "http://x"), 2, "one of --webhook, --shell, --kafka"),
+        (("--task", "x", "--shell", "y"), 2, "one of --webhook, --shell, --kafka, --task"),
         (("--webhook", "http://x", "--args", "{}"), 2, "--args belongs to --task"),
         (("--task", "x", "--args", "{"), 1, "--args: line 1, column 2: not valid JSON"),
         (("--payload", "{"), 1, "--payload: line 1, column 2: not valid JSON"),
