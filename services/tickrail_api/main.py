@@ -16,6 +16,7 @@ from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
 from tickrail.core.clock import Clock, SystemClock
 from tickrail.engine.members import Census
+from tickrail.engine.presence import ABSENT_AFTER
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.runtime import service
 from tickrail.runtime.http import StatusServer, listen_error
@@ -27,6 +28,7 @@ from tickrail.store.cipher import SecretCipher
 from tickrail.store.engine import ApiDatabase, read_overdue
 from tickrail.store.installation import read_installation
 from tickrail.store.session import DatabaseSettings
+from tickrail.store.workers import count_workers
 from tickrail_api.app import ApiSettings, create_app
 
 _FINISH_WITHIN = 20
@@ -64,6 +66,7 @@ class Api:
         self._operations: LoopThread | None = None
         self._watching: LoopThread | None = None
         self._overdue = (-inf, nan)
+        self._serving: Mapping[str, int] = {}
         self._status = StatusServer(
             settings.status_host,
             settings.status_port,
@@ -173,13 +176,22 @@ class Api:
         at, overdue = self._overdue
         known = self._clock.monotonic() - at <= _KNOWN_FOR
         self._metrics.gauge("jobs_overdue_seconds", overdue if known else nan)
+        for queue, count in self._serving.items():
+            value = float(count) if known and count >= 0 else nan
+            self._metrics.gauge("queue_workers", value, queue=queue)
         return self._metrics.render(accept)
 
     def _look_at_jobs(self) -> float:
-        """See how late the tick is, which no scheduler tells of partitions that it does not own."""
+        """See how late the tick is and who serves the queues.
+
+        No scheduler tells this of partitions that it does not own, no worker of the others.
+        """
         if self._database is not None:
             with self._database.installation() as tx:
                 overdue = read_overdue(tx)
+                serving = count_workers(tx, ABSENT_AFTER)
+            # A queue that is gone keeps its line, of which nothing is known any more.
+            self._serving = {**dict.fromkeys(self._serving, -1), **serving}
             self._overdue = (self._clock.monotonic(), overdue)
         return _LOOK_EVERY
 

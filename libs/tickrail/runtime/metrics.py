@@ -127,6 +127,12 @@ METRICS: tuple[Metric, ...] = (
         "How long the active job that is due longest waits for its launch or skip, whoever owns"
         " its partition or nobody; NaN: not known.",
     ),
+    Metric(
+        "queue_workers",
+        "gauge",
+        "Workers heard of in the last 20 s that serve a queue and do not drain; NaN: not known.",
+        ("queue",),
+    ),
     Metric("http_request_seconds", "histogram", "How long a request took.", ("route",), SHORT),
 )
 

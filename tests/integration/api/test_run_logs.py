@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from tests.support.api import Caller, World, unused_id
 
+from tickrail.engine.presence import ABSENT_AFTER
+from tickrail.store.workers import count_workers
+
 pytestmark = pytest.mark.integration
 
 
@@ -130,3 +133,6 @@ def test_workers_are_the_operators_to_see(world: World) -> None:
         "running": 2, "draining": False,
     }  # fmt: skip
     world.acme.get("/v1/system/workers", expect=403)
+    world.database.run("insert into queues (name, kinds) values ('mail', '{webhook}')")
+    with world.app.state.parts.database.installation() as tx:
+        assert count_workers(tx, ABSENT_AFTER) == {"default": 1, "mail": 0}
