@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -14,6 +14,7 @@ import structlog
 
 from tickrail.core.clock import Clock
 from tickrail.core.errors import Problem, SettingsError, SetupError
+from tickrail.core.targets import KINDS
 from tickrail.local import ports
 from tickrail.local.errors import LocalServersError
 from tickrail.local.lockfile import FolderLock
@@ -207,20 +208,21 @@ class Installation:
             logging.getLogger("alembic").setLevel(logging.WARNING)
             servers = self._external() if stack is None else self._local(stack)
             applied = self._migrate(servers.urls.owner)
-            self._let_serve_tasks(servers.urls.owner)
+            self._suit_queue(servers.urls.owner)
             step.done(f"schema {applied[-1]}" if applied else "up to date")
         return servers
 
-    def _let_serve_tasks(self, url: str) -> None:
-        """The default queue serves tasks where these workers have an app.
+    def _suit_queue(self, url: str) -> None:
+        """The default queue serves tasks where the workers have an app, and no more than they run.
 
-        Servers that others run may have other workers too, so there it is not taken away.
+        Servers that others run may have other workers too, so there nothing is taken away.
         """
-        served = bool(self._settings.worker_app)
-        if served or not self._plan.external:
-            from tickrail.store.bootstrap import default_queue_serves  # noqa: PLC0415 - needed once
+        from tickrail.store.bootstrap import default_queue_serves  # noqa: PLC0415 - needed once
 
-            default_queue_serves(url, TASK, served=served)
+        add = [TASK] if self._settings.worker_app else []
+        runs = {*self._targets(), *add}
+        drop = [] if self._plan.external else [kind for kind in KINDS if kind not in runs]
+        default_queue_serves(url, add=add, drop=drop)
 
     def _migrate(self, url: str) -> list[str]:
         """Bring the schema to this version; what was applied."""
@@ -310,7 +312,6 @@ class Installation:
             for variable, value in settings.variables().items()
             if self._passed_on(variable.removeprefix("TICKRAIL_").lower())
         }
-        targets = settings.worker_targets if "worker_targets" in settings.model_fields_set else ()
         return {
             **ours,
             **chosen,
@@ -323,12 +324,17 @@ class Installation:
             "TICKRAIL_STATUS_PORT": "0",
             "TICKRAIL_LOG_FORMAT": "json",
             "TICKRAIL_EGRESS_ALLOW": ",".join(dict.fromkeys((*settings.egress_allow, *LOOPBACK))),
-            "TICKRAIL_WORKER_TARGETS": ",".join(targets or TARGETS),
+            "TICKRAIL_WORKER_TARGETS": ",".join(self._targets()),
             "TICKRAIL_DRAIN_GRACE": f"{self._drain():g}",
             "TICKRAIL_SECRET_KEYS": ",".join(
                 settings.secret_keys or home.secret_keys(self.folder, make=True)
             ),
         }
+
+    def _targets(self) -> Sequence[str]:
+        """The kinds of target that the workers run besides tasks."""
+        given = self._settings
+        return given.worker_targets if "worker_targets" in given.model_fields_set else TARGETS
 
     def _passed_on(self, name: str) -> bool:
         """Whether a setting of `up` is one of its processes too; local servers speak plainly."""
@@ -355,7 +361,7 @@ class Installation:
             self._servers.urls.owner,
             self._clock,
             tenant=TENANT,
-            allow=TARGETS,
+            allow=self._targets(),
             pepper=self._settings.key_pepper,
             name="up",
         ).token

@@ -95,16 +95,16 @@ def test_the_first_key(database: Database) -> None:
 
 
 def test_the_default_queue_serves_tasks_where_somebody_says_so(database: Database) -> None:
-    kinds = "select kinds from queues where name = 'default'"
-    assert database.rows(kinds) == [(["webhook", "kafka"],)]
-    for served in (True, True):
-        default_queue_serves(database.owner_url, "task", served=served)
-        assert database.rows(kinds) == [(["webhook", "kafka", "task"],)]
-    for served in (False, False):
-        default_queue_serves(database.owner_url, "task", served=served)
-        assert database.rows(kinds) == [(["webhook", "kafka"],)]
+    found = "select kinds, version from queues where name = 'default'"
+    assert database.rows(found) == [(["webhook", "kafka"], 1)]
+    for _ in range(2):
+        default_queue_serves(database.owner_url, add=["task"], drop=["noop"])
+        assert database.rows(found) == [(["kafka", "task", "webhook"], 2)]
+    for _ in range(2):
+        default_queue_serves(database.owner_url, drop=["task", "command"])
+        assert database.rows(found) == [(["kafka", "webhook"], 3)]
     assert queue_kinds(DatabaseSettings(database.engine_url), ["default", "absent"]) == {
-        "default": ["webhook", "kafka"]
+        "default": ["kafka", "webhook"]
     }
 
 

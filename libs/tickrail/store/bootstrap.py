@@ -87,26 +87,28 @@ def bootstrap(
     return Bootstrapped(key.id, key.token, owner, created, list(served[0]) if served else [])
 
 
-def default_queue_serves(owner_url: str, kind: str, *, served: bool) -> None:
-    """Let the queue `default` serve a kind of target, or no longer.
+def default_queue_serves(
+    owner_url: str, *, add: Sequence[str] = (), drop: Sequence[str] = ()
+) -> None:
+    """Change which kinds of target the queue `default` serves.
 
     Args:
         owner_url: the owner's connection.
-        kind: the kind.
-        served: whether it is to be served.
+        add: kinds that it is to serve too.
+        drop: kinds that it is not to serve.
 
     Raises:
         UnavailableError, SetupError: the database does not answer, or has no schema yet.
     """
-    statement = (
-        "update queues set kinds = array_append(kinds, %(kind)s), version = version + 1"
-        " where name = %(queue)s and not %(kind)s = any(kinds)"
-        if served
-        else "update queues set kinds = array_remove(kinds, %(kind)s), version = version + 1"
-        " where name = %(queue)s and %(kind)s = any(kinds)"
-    )
     with border(), psycopg.connect(owner_url, connect_timeout=5) as conn:
-        conn.execute(statement, {"kind": kind, "queue": DEFAULT_QUEUE})
+        conn.execute(
+            "update queues q set kinds = n.kinds, version = q.version + 1"
+            " from (select array(select distinct k from unnest(kinds || %(add)s) k"
+            " where not k = any(%(drop)s) order by k) as kinds"
+            " from queues where name = %(queue)s) n where q.name = %(queue)s"
+            " and not (q.kinds @> n.kinds and n.kinds @> q.kinds)",
+            {"add": list(add), "drop": list(drop), "queue": DEFAULT_QUEUE},
+        )
 
 
 def _check(tenant: str | None, scopes: Sequence[str], allow: Sequence[str]) -> None:
