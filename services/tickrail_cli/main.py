@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "slots": ("tickrail_cli.jobs:job_slots", "Use", "Show what became of a job's slots."),
     "calendars": ("tickrail_cli.calendars:calendars", "Use", "Times that jobs leave out."),
     "secrets": ("tickrail_cli.secrets:secrets", "Use", "Values that targets name."),
+    "queues": ("tickrail_cli.queues:queues", "Use", "List, limit and pause queues."),
+    "tenants": ("tickrail_cli.tenants:tenants", "Use", "What operators set of tenants."),
     "preview": ("tickrail_cli.preview:preview", "Use", "Show the next runs of a schedule."),
     "import": ("tickrail_cli.import_crontab:import_group", "Use", "Make jobs of a crontab."),
     "system": ("tickrail_cli.system:system", "Use", "Look at members and partitions; drain."),
