@@ -16,6 +16,7 @@ from tickrail.runtime.look import Look
 from tickrail.runtime.loop import LoopThread, stop_all, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
+from tickrail_worker.bounds import concurrency_problem
 from tickrail_worker.build import Parts, build
 
 log = structlog.get_logger("tickrail.worker")
@@ -82,6 +83,9 @@ class Worker:
             queues=list(settings.worker_queues),
             targets=list(parts.targets),
         )
+        commands = settings.command_concurrency if "command" in parts.targets else 0
+        if problem := concurrency_problem(settings.worker_concurrency, commands):
+            log.warning("too_few_files", reason=problem)
         service.tell_standby(synchronous=parts.installation.synchronous_standby)
 
     def _intake(self) -> float:

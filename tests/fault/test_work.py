@@ -137,7 +137,8 @@ def test_200_slow_calls_do_not_keep_a_worker_from_hearing_a_rebalance(
 def five_runs(found: Installation, effects: Effects, seconds: float) -> tuple[Service, list[Any]]:
     """Five runs of so many seconds under way at worker-1, alone."""
     worker = found.services["worker-1"]
-    jobs = found.add_jobs(5, once(seconds, effects.target(delay=seconds)))
+    target = effects.target(delay=seconds)
+    jobs = found.add_jobs(5, once(seconds, target, visibility_timeout="6s"))
     until(lambda: len(effects.noted) == len(jobs), 30, 0.02)
     return worker, jobs
 
