@@ -89,6 +89,8 @@ def test_a_process_serves_and_stops_at_a_signal(database: Database) -> None:
         assert "tickrail_partitions_unowned NaN" in metrics
         late = "tickrail_jobs_overdue_seconds 0.0"
         until(lambda: late in httpx.get(line["status"] + "/metrics", trust_env=False).text)
+        metrics = httpx.get(line["status"] + "/metrics", trust_env=False).text
+        assert 'tickrail_queue_workers{queue="default"} 0.0' in metrics
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
 
