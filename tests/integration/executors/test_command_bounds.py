@@ -24,6 +24,8 @@ from tickrail.executors.command import CommandExecutor, CommandSettings
 CLOCK = SystemClock()
 ROOT = os.geteuid() == 0
 MIB = 1 << 20
+LONG = 120.0
+"""Seconds; a machine that is busy gives a command little of it."""
 TOKEN = b"tr0ub4dor&3-long"
 
 
@@ -62,9 +64,9 @@ def executor(secrets: Secrets) -> Iterator[CommandExecutor]:
 
 def run(executor: CommandExecutor, tell: Any = None, **fields: Any) -> Outcome:
     outcomes = Outcomes()
-    one = make_run({"command": fields}, tell=tell)
+    one = make_run({"command": fields}, tell=tell, timeout=LONG)
     executor.start(one, outcomes.done)
-    return outcomes.of(one)
+    return outcomes.of(one, LONG)
 
 
 def variables(executor: CommandExecutor, **env: object) -> dict[str, str]:
@@ -143,13 +145,13 @@ def test_output_is_told_as_it_comes(executor: CommandExecutor, tmp_path: Path) -
     go = tmp_path / "go"
     outcomes = Outcomes()
     script = f"echo first; while [ ! -e {go} ]; do sleep 0.05; done; seq 1 20000; echo last"
-    one = make_run({"command": {"shell": script}}, tell=tell)
+    one = make_run({"command": {"shell": script}}, tell=tell, timeout=LONG)
     executor.start(one, outcomes.done)
-    assert seen.wait(20)
+    assert seen.wait(LONG)
     assert b"".join(told) == b"first\n"
     assert len(outcomes) == 0
     go.touch()
-    assert outcomes.of(one).ok
+    assert outcomes.of(one, LONG).ok
     assert b"".join(told) == b"first\n" + b"".join(b"%d\n" % i for i in range(1, 20001)) + b"last\n"
 
 
@@ -224,13 +226,13 @@ def test_a_limited_command_is_stopped_with_its_group(executor: CommandExecutor) 
     outcomes = Outcomes()
     told: list[bytes] = []
     target = {"shell": "sleep 300 & echo $!; wait", "limits": {"cpu": "9s"}}
-    one = make_run({"command": target}, tell=told.append)
+    one = make_run({"command": target}, tell=told.append, timeout=LONG)
     executor.start(one, outcomes.done)
-    until(lambda: told)
+    until(lambda: told, LONG)
     executor.cancel(one, "cancelled")
-    assert outcomes.of(one).outcome == "cancelled"
+    assert outcomes.of(one, LONG).outcome == "cancelled"
     pid = int(b"".join(told))
-    until(lambda: _gone(pid))
+    until(lambda: _gone(pid), LONG)
 
 
 def _gone(pid: int) -> bool:
