@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tickrail.core.documents import escape, json_problems
-from tickrail.core.errors import Problem
 from tickrail.core.target_fields import TargetFields
 from tickrail.core.templates import compile_value, parse_template
 
@@ -16,12 +15,10 @@ MAX_HEADER_NAME = 200
 MAX_HEADER_VALUE = 4096
 MAX_KEY = 4096
 MAX_PARTITION = 100_000
-MAX_PATTERNS = 100
 RESERVED_HEADERS = frozenset({"idempotency-key", "fencing-token", "traceparent"})
 RESERVED_PREFIX = "tickrail-"
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 _TOPIC_EXPECTED = "1 to 249 letters, digits, . _ - (and not . or .. alone)"
 _INTERNAL = "__"
 
@@ -108,24 +105,6 @@ def topic_refusal(topic: str, patterns: Iterable[str], prefix: str) -> str | Non
     if not topic_allowed(topic, patterns):
         return f"topic {topic} is not among those that this tenant may use"
     return None
-
-
-def topic_pattern_problems(value: object, pointer: str) -> list[Problem]:
-    """What is wrong with a tenant's list of topics: names in which `*` stands for any characters.
-
-    Args:
-        value: the list, as decoded from JSON.
-        pointer: where it stands.
-    """
-    if not isinstance(value, list) or len(value) > MAX_PATTERNS:
-        right = f'at most {MAX_PATTERNS} names of topics, as ["orders.*"]'
-        return [Problem(pointer, "is no list of topics", right)]
-    right = "letters, digits, . _ - and * for any characters"
-    return [
-        Problem(f"{pointer}/{i}", "is no name of a topic", right)
-        for i, item in enumerate(value)
-        if not isinstance(item, str) or not _PATTERN.fullmatch(item)
-    ]
 
 
 def _is_topic(name: str) -> bool:

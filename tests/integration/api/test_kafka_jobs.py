@@ -15,9 +15,7 @@ def kafka(topic: str, **fields: Any) -> dict[str, Any]:
 
 
 def allow(world: World, tenant: str, *patterns: str) -> None:
-    world.database.run(
-        "update tenants set kafka_topics = %s where name = %s", list(patterns), tenant
-    )
+    world.operator.patch(f"/v1/tenants/{tenant}", {"kafka_topics": list(patterns)})
 
 
 def told(answer: Any) -> tuple[str, str, str]:

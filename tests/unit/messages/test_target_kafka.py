@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from tickrail.core.errors import InvalidInputError
-from tickrail.core.target_kafka import (
-    Kafka,
-    topic_allowed,
-    topic_pattern_problems,
-    topic_refusal,
-)
+from tickrail.core.target_kafka import Kafka, topic_allowed, topic_refusal
 from tickrail.core.targets import parse_target, target_document
 
 
@@ -101,17 +96,3 @@ def test_no_pattern_opens_topics_for_inside_use(topic: str) -> None:
 
 def test_a_topic_of_a_name_that_only_looks_like_the_prefix_is_a_users() -> None:
     assert topic_refusal("railway", ["railway"], "rail") is None
-
-
-@pytest.mark.parametrize(
-    ("value", "pointers"),
-    [
-        ([], []),
-        (["orders.*", "a_B-9"], []),
-        ("orders", ["/kafka_topics"]),
-        (["ok", "no way", 7], ["/kafka_topics/1", "/kafka_topics/2"]),
-        (["x"] * 101, ["/kafka_topics"]),
-    ],
-)
-def test_a_list_of_topics_is_checked(value: object, pointers: list[str]) -> None:
-    assert [p.pointer for p in topic_pattern_problems(value, "/kafka_topics")] == pointers
