@@ -35,8 +35,11 @@ def result(launch: Mapping[str, Any]) -> str:
 
 
 def attempt(launch: Mapping[str, Any]) -> str:
-    """Which attempt of how many."""
-    return f"{launch.get('attempt', 1)} of {launch.get('max_attempts', '?')}"
+    """Which attempt of how many; after a redrive, which of how many failures besides."""
+    number, most = launch.get("attempt", 1), launch.get("max_attempts", "?")
+    if launch.get("redrive_count"):
+        return f"{number} ({launch['failures']} of {most} failures)"
+    return f"{number} of {most}"
 
 
 LIST = (
@@ -70,6 +73,7 @@ CARD = (
     Column("claim", "claim"),
     Column("progress", "progress"),
     Column("result", result),
+    Column("value", "result.value"),
     Column("answer", "result.body"),
 )
 ATTEMPTS = (

@@ -59,6 +59,12 @@ def test_get_cancel_and_attempts(tickrail: Tickrail, api: StubApi) -> None:
     assert "http_500" in tickrail("launches", "attempts", "L1").out
 
 
+def test_what_a_task_returned_is_shown(tickrail: Tickrail, api: StubApi) -> None:
+    result = {"outcome": "ok", "code": None, "message": "", "body": "", "value": {"sum": [1, 2]}}
+    api.on("GET", "/v1/launches/L1", Answer(body={**launch("L1", "succeeded"), "result": result}))
+    assert 'value         {"sum": [1, 2]}' in tickrail("launches", "get", "L1").out
+
+
 def test_an_unknown_launch_is_1(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", "/v1/launches/x", problem(404, "not_found", "There is no launch x."))
     said = tickrail("launches", "get", "x")
