@@ -19,7 +19,7 @@ from tests.support import memory_store, memory_tables, memory_worker
 from tickrail.core import offsets
 from tickrail.core.ports import FenceReport
 from tickrail.core.states import State
-from tickrail.engine import deadletters, membership, ownership, reaper, runs, takeover
+from tickrail.engine import deadletters, membership, ownership, reaper, run_ends, runs, takeover
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Needs = Callable[[Event], bool]
@@ -322,18 +322,18 @@ def _abandoned_is_tried_again(patch: pytest.MonkeyPatch) -> None:
         return right(**{**given, "rerun": True})
 
     patch.setattr(reaper, "retry_verdict", verdict)
-    patch.setattr(runs, "retry_verdict", verdict)
+    patch.setattr(run_ends, "retry_verdict", verdict)
 
 
 @bug(happens("stop", process="w"))
 def _given_back_although_started(patch: pytest.MonkeyPatch) -> None:
     """A worker that stops gives a started run back although a doubled run is worse."""
-    right = runs.give_back_verdict
+    right = run_ends.give_back_verdict
 
     def verdict(**given: Any) -> Any:
         return right(**{**given, "started": False})
 
-    patch.setattr(runs, "give_back_verdict", verdict)
+    patch.setattr(run_ends, "give_back_verdict", verdict)
 
 
 @bug(hits("claim", "freeze"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 
-class Violation(AssertionError):  # noqa: N818 - what was broken, not an error of the program
-    """A rule was broken. `rule` is its name."""
+class Violation(BaseException):
+    """A rule was broken. `rule` is its name.
+
+    No `Exception`, so that no part of the program takes it for a failure of its own and goes on.
+    """
 
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(f"{rule}: {text}")
