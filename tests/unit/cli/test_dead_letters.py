@@ -144,3 +144,10 @@ def test_one_launch_is_redriven(tickrail: Tickrail, api: StubApi, tmp_path: Path
     api.on("POST", path, problem(409, "conflict", "The job is deleted."))
     said = tickrail("launches", "redrive", ID)
     assert (said.code, "deleted" in said.err) == (1, True)
+
+
+def test_a_redriven_launch_tells_its_failures(tickrail: Tickrail, api: StubApi) -> None:
+    launch = {"id": ID, "state": "dead", "attempt": 7, "failures": 2, "max_attempts": 5,
+              "redrive_count": 1, "job": {"name": "nightly", "version": 1}}  # fmt: skip
+    api.on("GET", f"/v1/launches/{ID}", Answer(body=launch))
+    assert "7 (2 of 5 failures)" in tickrail("launches", "get", ID).out
