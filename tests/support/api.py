@@ -24,12 +24,15 @@ from tickrail.core.clock import Clock, SystemClock
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.store.bootstrap import Bootstrapped, bootstrap
+from tickrail.store.cipher import SecretCipher
+from tickrail.store.cipher import new_key as new_secret_key
 from tickrail.store.keys import SCOPES
 from tickrail.store.session import DatabaseSettings
 from tickrail_api.app import ApiSettings, PathTable, create_app
 from tickrail_api.openapi import openapi_document
 
 PEPPER = "tests"
+SECRET_KEY = new_secret_key()
 ALLOWED = "127.0.0.0/8,*.example"
 URL = "http://127.0.0.1:9099/hook"
 _made: dict[str, Any] = {}
@@ -215,6 +218,7 @@ def api_world(
 ) -> Iterator[World]:
     """The API on a database."""
     etcd = MemoryEtcd(clock or SystemClock())
+    settings.setdefault("cipher", SecretCipher([SECRET_KEY]))
     app = create_app(
         ApiSettings(
             DatabaseSettings(database.api_url),

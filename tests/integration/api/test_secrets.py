@@ -203,7 +203,7 @@ def test_a_ciphertext_in_another_row_is_refused(world: World, acme: Caller) -> N
 
 
 def test_without_keys_nothing_is_kept(database: Database) -> None:
-    with api_world(database) as world:
+    with api_world(database, cipher=SecretCipher(())) as world:
         answer = world.acme.call("PUT", "/v1/secrets/a", {"value": HUSH}, expect=503).json()
         assert "TICKRAIL_SECRET_KEYS" in answer["detail"]
         assert world.acme.every("/v1/secrets") == []
