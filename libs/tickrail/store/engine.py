@@ -194,14 +194,6 @@ class ApiDatabase:
         self.engine.dispose()
 
 
-def list_queues(tx: BaseTransaction, after: str, limit: int) -> Sequence[Mapping[str, Any]]:
-    """Queues by name, those after `after`."""
-    rows = tx.execute(
-        select(queues).where(queues.c.name > after).order_by(queues.c.name).limit(limit)
-    )
-    return [_plain(r) for r in rows.mappings()]
-
-
 def list_partitions(tx: BaseTransaction, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
     """The fence rows of partitions: epoch and owner."""
     p = partitions.c

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, case, delete, func, literal_column, null, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    case,
+    delete,
+    func,
+    literal_column,
+    null,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from tickrail.core.ids import TenantId
@@ -22,7 +33,7 @@ _SHOWN = (
     _L.tenant_id, _L.scope, _L.name, _L.paused, _L.paused_reason, _L.max_running, _L.rate_count,
     _L.rate_seconds, _L.version,
 )  # fmt: skip
-_NEVER = literal_column("'-infinity'::timestamptz")
+_NEVER: ColumnElement[Any] = literal_column("'-infinity'::timestamptz")
 
 
 def queue_scope(queue: str, tenant: TenantId = INSTALLATION) -> Scope:

@@ -153,7 +153,8 @@ class PostgresWorkerStore:
         with self._claims.transaction() as cursor:
             asked = ask(cursor, requests)
             refused = {} if asked is None else {i: r.reason for i, r in asked.refused.items()}
-            may = [r for r in requests if r.id not in refused] if refused else requests
+            # What could not start a moment ago may start now: it has not been asked for, though.
+            may = requests if asked is None else [r for r in requests if r.id in asked.granted]
             rows = cursor.execute(
                 _SQL["claim"],
                 {
@@ -169,9 +170,9 @@ class PostgresWorkerStore:
                 granted = [c._replace(limited=bool(asked.granted.get(c.id))) for c in granted]
             row = cursor.execute("select clock_timestamp()").fetchone()
             now = cast("datetime", row[0] if row else None)
-            if len(granted) < len(may):
-                got = {c.id for c in granted}
-                refused |= _why_refused(cursor, [r for r in may if r.id not in got])
+            got = {c.id for c in granted}
+            if rest := [r for r in requests if r.id not in got and r.id not in refused]:
+                refused |= _why_refused(cursor, rest)
             self._written("claim")
         return ClaimAnswer(now, granted, refused)
 

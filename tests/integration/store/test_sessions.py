@@ -22,9 +22,10 @@ from tests.support.stub_planner import StubPlanner
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.states import State
-from tickrail.store.engine import ApiDatabase, list_queues
+from tickrail.store.engine import ApiDatabase
 from tickrail.store.fence import PostgresFenceStore
 from tickrail.store.owner import PostgresOwnerStore
+from tickrail.store.queues import queue_page
 from tickrail.store.session import DatabaseSettings, Session
 from tickrail.store.worker import PostgresWorkerStore
 
@@ -80,7 +81,7 @@ def test_g09_without_them_every_loop_works_behind_a_pooler(
         api = ApiDatabase(DatabaseSettings(other.url, prepare=False), CLOCK)
         for _ in range(10):
             with api.installation() as tx:
-                assert [q["name"] for q in list_queues(tx, "", 10)] == ["default"]
+                assert [q.name for q in queue_page(tx, "", 10)] == ["default"]
         api.close()
 
 
