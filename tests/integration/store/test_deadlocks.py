@@ -20,10 +20,12 @@ from tests.support.store_bed import (
 from tests.support.until import pause
 
 from tickrail.core.ids import JobId
-from tickrail.core.ports_worker import ClaimRequest, Extension
+from tickrail.core.ports_reports import RunReport
+from tickrail.core.ports_worker import Claimed, ClaimRequest, Extension
 from tickrail.core.states import State
 from tickrail.engine.reaper import decide
 from tickrail.store.queries import load
+from tickrail.store.reports import PostgresReportStore
 
 pytestmark = pytest.mark.integration
 
@@ -49,6 +51,8 @@ class Crowd:
         self.requests: list[ClaimRequest] = [request_of(bed, x) for x in launches]
         self.relay, self.reaper = bed.owner(), bed.owner()
         self.workers = [bed.worker(), bed.worker()]
+        self.reports = PostgresReportStore(bed.settings)
+        self.granted: list[Claimed] = []
         self.api, self.hand = bed.database.admin(), bed.database.admin()
         self.cancel_sql = load("owner")["cancel_open"]
 
@@ -63,9 +67,17 @@ class Crowd:
         store = self.workers[n]
         granted = store.claim(self.requests[:: 1 if n else -1][:100], f"w-{n}").granted
         if granted:
+            self.granted = [*self.granted[-100:], *granted]
             kept = [Extension(c.id, c.scheduled_at, c.claim, 0.5) for c in granted[::-1]]
             store.extend(kept, timedelta(hours=12))
             store.finish([end_of(c, verdict(c, State.DUE)) for c in granted[::-1]])
+
+    def tell(self) -> None:
+        told = [
+            RunReport(c.id, c.scheduled_at, c.tenant, c.attempt, c.claim, "x", 1, False, "1")
+            for c in {c.id: c for c in self.granted}.values()
+        ]
+        self.reports.write_runs(told[::-1])
 
     def cancel(self) -> None:
         self.api.execute(self.cancel_sql, {"jobs": self.jobs[::-1]})
@@ -74,6 +86,7 @@ class Crowd:
         self.hand.execute(REFILL)
 
     def close(self) -> None:
+        self.reports.close()
         self.api.close()
         self.hand.close()
 
@@ -85,6 +98,7 @@ def test_g05_no_deadlock_between_claims_marks_sweeps_ends_and_cancels(bed: Postg
         crowd.keep,
         lambda: crowd.work(0),
         lambda: crowd.work(1),
+        crowd.tell,
         crowd.cancel,
         crowd.refill,
     ]
