@@ -196,7 +196,7 @@ def test_a_purge_takes_out_of_the_letters_and_leaves_the_state(bed: Bed) -> None
 RESULTS = [
     {"outcome": outcome, **more}
     for outcome, more in product(
-        ("http_500", "too_large", "worker_lost", "refused_egress", "unreadable", "refused", ""),
+        ("http_500", "too_large", "worker_lost", "refused_egress", "invalid_target", "refused", ""),
         ({}, {"retryable": True}, {"retryable": False}, {"retryable": None}),
     )
 ]

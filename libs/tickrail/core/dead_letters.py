@@ -64,6 +64,7 @@ RULES = (
     Rule(Reason.WORKER_LOST, outcome=WORKER_LOST),
     Rule(Reason.REJECTED, prefix="refused_"),
     Rule(Reason.REJECTED, outcome="unreadable"),
+    Rule(Reason.REJECTED, outcome="invalid_target"),
     Rule(Reason.NOT_RETRYABLE, final=True),
 )
 """The first rule that fits tells the reason; where none does, the attempts are exhausted."""
