@@ -97,12 +97,14 @@ class WebhookSettings:
 class _Call:
     """One run under way."""
 
-    __slots__ = ("done", "hops", "masker", "reason", "run", "sent", "task")
+    __slots__ = ("begun", "done", "hops", "masker", "reason", "run", "sent", "stopped", "task")
 
     def __init__(self, run: Run, done: Done) -> None:
         self.run = run
         self.done = done
         self.sent = False
+        self.begun = False
+        self.stopped = False
         self.hops = 0
         self.masker = _NO_MASKER
         self.reason = INTERRUPTED
@@ -201,7 +203,10 @@ class WebhookExecutor:
         call = self._calls.get(run)
         if call is not None and call.task is not None:
             call.reason = reason
-            call.task.cancel()
+            call.stopped = True
+            # A task that is cancelled before its first step never runs, and would tell nobody.
+            if call.begun:
+                call.task.cancel()
 
     async def _shut_down(self, grace: float) -> None:
         # A `start` just before `close` has only queued its call: let it become a task.
@@ -217,7 +222,10 @@ class WebhookExecutor:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _handle(self, call: _Call) -> None:
+        call.begun = True
         try:
+            if call.stopped:
+                raise asyncio.CancelledError  # noqa: TRY301 - ends as one that was stopped later
             outcome = await self._guarded(call)
         except asyncio.CancelledError:
             outcome = Outcome(
