@@ -53,6 +53,9 @@ NAMED_ROUTES: list[tuple[str, str, Any]] = [
     ("PUT", "/v1/calendars/{name}", {"weekdays": ["sat"]}),
     ("PATCH", "/v1/calendars/{name}", {"weekdays": ["sat"]}),
     ("DELETE", "/v1/calendars/{name}", None),
+    ("GET", "/v1/secrets/{name}", None),
+    ("PUT", "/v1/secrets/{name}", {"value": "theirs"}),
+    ("DELETE", "/v1/secrets/{name}", None),
 ]
 """What a tenant names itself: another one's name is free."""
 
@@ -63,7 +66,8 @@ def test_every_route_that_takes_an_id_is_tried_here(world: World) -> None:
         (verb.upper(), path)
         for path, operations in world.answers.document["paths"].items()
         for verb in operations
-        if "{" in path and not path.startswith("/v1/system/")
+        if "{" in path
+        and not path.startswith("/v1/system/")
         # An undecodable message belongs to no tenant: test_undecodable.py.
         and "{offset}" not in path
     }
@@ -101,8 +105,10 @@ def test_what_is_anothers_is_as_absent_as_what_is_not_there(world: World) -> Non
 def test_a_name_of_another_tenant_is_free_and_theirs_stays_as_it_is(world: World) -> None:
     path = "/v1/calendars/holidays"
     world.acme.put(path, {"weekdays": ["sun"]}, expect=201)
+    world.acme.put("/v1/secrets/holidays", {"value": "mine"}, expect=201)
     world.acme.create("a", schedule={"every": "1h"}, calendars={"exclude": ["holidays"]})
-    before = world.acme.get(path), world.acme.get("/v1/jobs/name:a")
+    paths = (path, "/v1/jobs/name:a", "/v1/secrets/holidays")
+    before = [world.acme.get(p) for p in paths]
     expected = {"GET": 404, "PUT": 201, "PATCH": 200, "DELETE": 204}
     world.beta.call("PATCH", path, {"weekdays": ["sat"]}, expect=404)
     for method, template, document in NAMED_ROUTES:
@@ -110,12 +116,12 @@ def test_a_name_of_another_tenant_is_free_and_theirs_stays_as_it_is(world: World
             world.beta.call(method, template.format(name=n), document, expect=expected[method])
             for n in ("holidays", "nothing-of-this-name")
         ]
-        if method == "PUT":
+        if (method, "calendars" in template) == ("PUT", True):
             assert [a.json()["moved"]["jobs"] for a in answers] == [0, 0]
     theirs = {"exclude": ["holidays"]}
     refused = world.beta.post("/v1/jobs", webhook("b", calendars=theirs), expect=422)
     assert refused["errors"][0]["pointer"] == "/calendars/exclude/0"
-    assert before == (world.acme.get(path), world.acme.get("/v1/jobs/name:a"))
+    assert before == [world.acme.get(p) for p in paths]
 
 
 def test_names_lists_and_filters_are_each_tenants_own(world: World) -> None:

@@ -11,7 +11,17 @@ import pytest
 import tickrail.store
 
 STORE = Path(tickrail.store.__file__).parent
-API_SIDE = ("jobs", "calendars", "launches", "idempotency", "audit", "keys", "engine", "tenancy")
+API_SIDE = (
+    "jobs",
+    "calendars",
+    "launches",
+    "secrets",
+    "idempotency",
+    "audit",
+    "keys",
+    "engine",
+    "tenancy",
+)
 TRANSACTIONS = {"TenantTransaction", "BaseTransaction"}
 
 
