@@ -29,6 +29,7 @@ from tickrail.core.ports import FenceReport, Lane, Owned, OwnerStore, Publicatio
 from tickrail.core.ports_bus import Delivery, Publisher, UnknownTopicError
 from tickrail.core.ports_metrics import Metrics
 from tickrail.engine.brakes import Brakes
+from tickrail.engine.windows import Windows
 
 log = structlog.get_logger("tickrail.relay")
 _CLASSES = dict(enumerate(CLASS_WEIGHTS))
@@ -152,6 +153,7 @@ class Relay:
         self._scan_at = 0.0
         self._more: set[Lane] = set()  # lanes with due launches that only a scan will find
         self._brakes = Brakes()
+        self._windows = Windows()
         self._turns: dict[str, Turns[int]] = {}
         self._waits = False  # a launch waits at a limit, as last read
 
@@ -263,6 +265,7 @@ class Relay:
                 self._air[p.lane] -= 1
                 self._brakes.landed(p)
                 self._queued[p.lane] += 1
+                self._windows.marked(p.lane)
             result.marked += marked.marked
             if marked.fence:
                 result.fence.append(marked.fence)
@@ -289,7 +292,7 @@ class Relay:
             self._brakes.learn(line.first)
         backlog = self._store.backlog(owned, limit, self._brakes.pairs)
         self._scan_at = now + self._settings.scan_every
-        self._queued = Counter(backlog.queued)
+        self._seen(backlog.queued, now)
         self._waits = backlog.waits
         self._waiting.weights = {p.tenant: p.weight for p in backlog.due}
         self._brakes.renew(
@@ -344,7 +347,7 @@ class Relay:
         share = self._share(owned)
         if any(self._full(lane, share) for lane, _ in self._waiting.busy()):
             # What was queued may have been taken by workers meanwhile.
-            self._queued = Counter(self._store.queued(owned))
+            self._seen(self._store.queued(owned), now)
         for queue, lines in self._waiting.queues().items():
             rests = self._resting.get(queue, 0.0) > now
             turns = self._turns.setdefault(queue, Turns(_CLASSES))
@@ -379,7 +382,14 @@ class Relay:
         return p.partition in owned and self._brakes.own(p) > 0 and not self._brakes.paused(p)
 
     def _full(self, lane: Lane, share: int) -> bool:
-        return self._queued[lane] + self._air[lane] >= share
+        full = self._queued[lane] + self._air[lane] >= self._windows.size(lane, share)
+        if full:
+            self._windows.hit(lane)
+        return full
+
+    def _seen(self, queued: Mapping[Lane, int], now: float) -> None:
+        self._queued = Counter(queued)
+        self._windows.observe(queued, [lane for lane, _ in self._waiting.busy()], now)
 
     def _send(self, p: Publication, owned: Owned) -> bool:
         topic, partition = self._route(p)
