@@ -7,7 +7,7 @@ SEEDS   ?= 10000
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-oracle simulate fault lint load load-chaos load-planner load-fairness failover-report mutate clean
+.PHONY: help up down test test-oracle simulate fault lint load load-chaos load-planner load-webhooks load-fairness failover-report mutate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ load-planner: $(VENV)/.dev ## what planning costs, beside croniter and among man
 
 load-fairness: $(VENV)/.dev ## one tenant's crowd of 100,000 launches and another's ten a second
 	@$(BIN)/python loadtest/fairness.py $(ARGS)
+
+load-webhooks: $(VENV)/.dev ## webhooks: calls open at once; ARGS=short and ARGS=executor: calls a second
+	@$(BIN)/python loadtest/webhooks.py $(if $(ARGS),$(ARGS),open)
 
 failover-report: $(VENV)/.dev ## faults under load, 50 of each kind, 80 minutes: docs/failover.md; goes on where it was ended
 	@$(BIN)/python -m loadtest.failover --page docs $(ARGS)
