@@ -5,7 +5,7 @@ failures     no launch failed more often than its job allows; dead is only who f
 numbers      attempt numbers only rise, and so do the claims
 once         each (launch, attempt) starts at most once
 effects      a success has reached the receiver and was answered with 200 there
-offsets      what the group had committed was done: recorded, refused, or under an extended claim
+offsets      no offset was committed whose launch still waited for that message
 lost         no message had to be published again because nobody took it
 delays       a retry is due within its jitter band, never early; and is published when it is due
 """
