@@ -33,6 +33,7 @@ from tickrail_api.schemas.job import (
     KAFKA_JOB,
     NEW_JOB,
     PATCH,
+    SIGNED_JOB,
     TASK_JOB,
     JobAnswer,
     JobPage,
@@ -95,7 +96,7 @@ def list_jobs(call: Reads, query: Annotated[JobList, Query()]) -> Response:
     status_code=201,
     dependencies=plain,
     responses=answers(JobAnswer, JOB_ANSWER, 201),
-    openapi_extra=body(NewJob, NEW_JOB, INTERVAL_JOB, KAFKA_JOB, TASK_JOB),
+    openapi_extra=body(NewJob, NEW_JOB, INTERVAL_JOB, SIGNED_JOB, KAFKA_JOB, TASK_JOB),
 )
 def create_job(call: Writes) -> Response:
     """Create a job. Scope: write."""

@@ -207,6 +207,20 @@ INTERVAL_JOB = {
     "overlap": "buffer_one",
     "target": {"webhook": {"url": "https://example.org/poll", "method": "GET"}},
 }
+SIGNED_JOB = {
+    "name": "announce-invoice",
+    "schedule": {"every": "1h"},
+    "target": {
+        "webhook": {
+            "url": "https://example.org/invoices/{{ payload.id }}",
+            "headers": {"Authorization": {"secret": "partner-token"}},
+            "body": {"invoice": "{{ payload.id }}", "slot": "{{ scheduled_at }}"},
+            "signature": {"secrets": [{"secret": "partner-signature"}]},
+            "redirects": 1,
+        }
+    },
+    "payload": {"id": "2026-117"},
+}
 KAFKA_JOB = {
     "name": "announce-orders",
     "schedule": {"every": "5m"},
