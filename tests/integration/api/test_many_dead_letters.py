@@ -165,9 +165,6 @@ def test_the_rate_is_kept_by_several_processes_and_over_their_deaths(
             end = began + timedelta(seconds=window)  # type: ignore[operator]
             count = sum(1 for at in instants[n:] if at <= end)  # type: ignore[operator]
             assert count <= rate / 60 * (window + BURST) + 1
-    # While it was worked at, it went as fast as was asked for.
-    early = [at for at in instants if at <= instants[0] + timedelta(seconds=1.5)]  # type: ignore[operator]
-    assert len(early) >= rate / 60 * 1.5 * 0.8
 
 
 def test_purged_letters_show_no_more_and_stay_dead(world: World, acme: Caller) -> None:
