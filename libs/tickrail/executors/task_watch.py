@@ -160,19 +160,19 @@ class TaskWatch:
         """
         loop = self._loop()
         current = loop.current() if loop is not None else None
-        found = [
-            (round(one.cpu_used, 1), True, one.title, "it has ended")
-            for one in lately
-            if one.began is not None and not one.task.process
-        ]
+        found = []
         places = _places(runs)
-        for one in runs:
+        for one in dict.fromkeys((*lately, *runs)):
+            if one.task.process or one.began is None:
+                continue
             if one.coroutine is not None and one.coroutine is current and loop is not None:
                 found.append((round(late, 1), True, one.title, loop.where()))
             elif (thread := one.thread) is not None:
                 used = max(0.0, _cpu_seconds(thread.native_id) - one.cpu_before)
                 moved = places.get(one) != self._places.get(one)
                 found.append((round(used, 1), moved, one.title, where(thread.ident)))
+            elif one.coroutine is None or one in lately:
+                found.append((round(one.cpu_used, 1), True, one.title, "it has ended"))
         found.sort(reverse=True)
         log.error(
             "interpreter_stalled",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.clock import FakeClock
 from tests.support.runs import Outcomes, make_run
+from tests.support.until import until
 
 from tickrail.core.ports_metrics import NullMetrics
+from tickrail.executors.task_loop import where
 from tickrail.executors.task_run import TaskRun
 from tickrail.executors.task_watch import KEPT, TICK, TaskWatch
 from tickrail.sdk import Task
@@ -104,11 +107,15 @@ def test_a_stall_of_the_whole_process_is_told_with_what_ran(bed: Any) -> None:
     runs.append(make(clock, "idle"))
     on_loop = make(clock, "crunch")
     on_loop.coroutine = loop.task = object()
+    assert on_loop.begin()
     runs.append(on_loop)
     gone, waited = make(clock, "gone"), make(clock, "waited")
     assert gone.begin()
     watch.ended(gone)
     watch.ended(waited)
+    ending = make(clock, "ending")
+    assert ending.begin()
+    runs.append(ending)
     clock.advance(20)
     loop.turn()
     with capture_logs() as logs:
@@ -119,8 +126,45 @@ def test_a_stall_of_the_whole_process_is_told_with_what_ran(bed: Any) -> None:
     assert entry["tasks"] == [
         {"task": on_loop.title, "cpu_seconds": 19.9, "at": "tasks.py:7 in blocker"},
         {"task": gone.title, "cpu_seconds": 0.0, "at": "it has ended"},
+        {"task": ending.title, "cpu_seconds": 0.0, "at": "it has ended"},
     ]
     assert on_loop.title == f"crunch (launch {on_loop.run.launch_id})"
+
+
+def test_a_thread_that_stands_where_it_stood_has_held_up_nobody(bed: Any) -> None:
+    clock, _, loop, runs, watch = bed
+    first, second, end = threading.Event(), threading.Event(), threading.Event()
+
+    def stands() -> None:
+        end.wait(30)
+
+    def moves() -> None:
+        first.wait(30)
+        second.set()
+        end.wait(30)
+
+    runs += [_threaded(clock, "stands", stands), _threaded(clock, "moves", moves)]
+    threads = [threading.Thread(target=one.in_thread, daemon=True) for one in runs]
+    for thread in threads:
+        thread.start()
+    until(lambda: all(where(t.ident).endswith(" in wait") for t in threads))
+    looks(clock, watch, loop, 1)
+    first.set()
+    assert second.wait(30)
+    clock.advance(20)
+    loop.turn()
+    with capture_logs() as logs:
+        watch.look()
+    end.set()
+    for thread in threads:
+        thread.join(30)
+    (entry,) = [e for e in logs if e["event"] == "interpreter_stalled"]
+    assert [t["task"] for t in entry["tasks"]] == [runs[1].title]
+
+
+def _threaded(clock: FakeClock, name: str, function: Callable[[], None]) -> TaskRun:
+    run = make_run({"task": {"name": name}}, timeout=1000.0)
+    return TaskRun(run, Task(name, function), {}, Outcomes().done, clock)
 
 
 def test_runs_past_their_limit_are_told_once_and_counted(bed: Any) -> None:
