@@ -172,7 +172,8 @@ class OwnerLoop:
             return 0.0
         after = self._clock.monotonic()
         pause = max(self._tick_at, self._ticked_at + s.tick_every)
-        pause = min(pause, self._fill_at, after + s.tick_within)
+        # Retries are found by a scan alone.
+        pause = min(pause, self._fill_at, self._relay.scan_at, after + s.tick_within)
         if relayed.busy:
             return max(0.0, min(pause - after, wait))
         return max(0.0, pause - after)

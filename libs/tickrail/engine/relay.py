@@ -209,6 +209,11 @@ class Relay:
         self._mark(owned, result)
 
     @property
+    def scan_at(self) -> float:
+        """The monotonic time of the next look for due launches; never while Kafka is away."""
+        return float("inf") if self.away else self._scan_at
+
+    @property
     def away(self) -> bool:
         """Whether something is known to keep every message: the brokers do not answer."""
         return self._publisher.trouble is not None

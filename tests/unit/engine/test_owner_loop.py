@@ -27,10 +27,10 @@ def test_a_due_job_is_a_message_within_a_turn_or_two(process: Process) -> None:
     assert launch.state is State.QUEUED
 
 
-def test_it_sleeps_until_the_next_due_instant_at_most_a_second(process: Process) -> None:
+def test_it_sleeps_until_the_next_due_instant_or_look_for_retries(process: Process) -> None:
     settle(process)
     process.world.advance(1)
-    assert process.loop.run_once() == pytest.approx(1.0)
+    assert process.loop.run_once() == pytest.approx(0.5)
     job = process.world.job(schedule={"every": "10s"})
     settle(process)
     process.wait(9.6)
