@@ -32,6 +32,8 @@ EVERYBODY = Scope(INSTALLATION, QUEUE, "default")
 MINE = Scope(TENANT, QUEUE, "default")
 WHOLE = Scope(TENANT, "tenant", "")
 OTHER = TenantId(UUID(int=2))
+EARLIER = timedelta(microseconds=1)
+"""So much earlier is due what was refused: its next publication is another."""
 
 
 def crowd(bed: Bed, count: int, tenant: TenantId = TENANT, **columns: Any) -> list[LaunchId]:
@@ -84,7 +86,7 @@ def test_no_more_run_than_may_and_the_first_to_ask_go_first(bed: Bed, scope: Sco
     succeed(store, answer.granted[0])
     (told,) = due_now(bed, launches[:3])
     assert told == launches[2]  # the first that was refused
-    assert bed.row(told).due_at == since[told]
+    assert bed.row(told).due_at == since[told] - EARLIER
     assert ids(ask(bed, store, [told])) == {told}
     assert ask(bed, store, crowd(bed, 1)).refused
 
@@ -220,7 +222,7 @@ def test_a_rate_says_when_each_may_be_tried(bed: Bed) -> None:
     bed.advance(2.0)
     assert owner.rouse(OWNED).moved == {"roused": 2}
     assert [bed.row(x).due_at for x in launches[2:4]] == [
-        since[x] - (timedelta(seconds=2) if _shifts(bed) else timedelta(0)) for x in launches[2:4]
+        since[x] - EARLIER - timedelta(seconds=2 if _shifts(bed) else 0) for x in launches[2:4]
     ]
     assert ids(ask(bed, store, launches[2:4])) == set(launches[2:4])
     # The end of a run is no token.
@@ -263,16 +265,16 @@ def test_a_paused_queue_gives_its_launches_back_as_they_were(bed: Bed) -> None:
     since = [bed.row(x).due_at for x in mine]
     bed.set_limit(MINE, Limit(paused=True))
     assert ask(bed, store, mine).refused == dict.fromkeys(mine, "paused")
-    assert [bed.row(x).due_at for x in mine] == since
+    assert [bed.row(x).due_at for x in mine] == [at - EARLIER for at in since]
     assert {bed.row(x).state for x in mine} == {State.DUE}
     backlog = owner.backlog(OWNED, 10, [(TENANT, "default")])
     assert {p.id for p in backlog.due} == set(others)
-    assert backlog.loads[MINE].limit.window == 0
+    assert backlog.loads[MINE].limit.window(0) == 0
     bed.pause_queue("default")
     assert ask(bed, store, others).refused == dict.fromkeys(others, "paused")
     backlog = owner.backlog(OWNED, 10, [(OTHER, "default")])
     assert not backlog.due
-    assert backlog.loads[EVERYBODY].limit.window == 0
+    assert backlog.loads[EVERYBODY].limit.window(0) == 0
     bed.pause_queue("default", paused=False)
     bed.set_limit(MINE, None)
     assert {p.id for p in owner.backlog(OWNED, 10).due} == {*mine, *others}
@@ -289,6 +291,7 @@ def test_the_relay_sees_what_is_under_way_at_each_limit(bed: Bed) -> None:
     assert {p.id for p in backlog.due} == set(launches[6:])
     assert backlog.loads[MINE].limit.max_running == 2
     assert backlog.loads[MINE].under_way == 4  # three wait, one is queued
+    assert backlog.loads[MINE].running == 2
 
 
 def test_no_class_that_waits_is_starved(bed: Bed) -> None:
@@ -305,3 +308,27 @@ def test_no_class_that_waits_is_starved(bed: Bed) -> None:
     # 36, 18 and 6 on average; seven standard deviations off would be a wonder.
     assert told[0] > told[2]
     assert min(told[0] - 10, told[1] - 2, told[2]) > 0
+
+
+@pytest.mark.parametrize("limit", [Limit(max_running=1), Limit(paused=True)])
+def test_a_late_mark_of_a_refused_message_does_not_hide_the_launch(bed: Bed, limit: Limit) -> None:
+    """Refused before its publication was marked, and told again before that, too."""
+    store = bed.worker()
+    first, second = crowd(bed, 2)
+    (running,) = ask(bed, store, [first]).granted
+    for _ in range(2):
+        bed.set_limit(MINE, None)
+        owner = bed.owner()  # a new one looks at once for those that wait
+        owner.rouse(OWNED)
+        (published,) = owner.backlog(OWNED, 10).due
+        assert published.id == second
+        bed.set_limit(MINE, limit)
+        assert ask(bed, store, [second]).refused
+        assert owner.mark_queued(OWNED, [published]).marked == 0
+        bed.set_limit(MINE, None)
+        bed.owner().rouse(OWNED)
+        assert owner.mark_queued(OWNED, [published]).marked == 0
+    (published,) = owner.backlog(OWNED, 10).due
+    assert owner.mark_queued(OWNED, [published]).marked == 1
+    assert bed.row(second).state is State.QUEUED
+    succeed(store, running)

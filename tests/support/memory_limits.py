@@ -28,6 +28,7 @@ from tickrail.core.limits import (
 from tickrail.core.ports import Load
 from tickrail.core.states import State
 
+_EARLIER = timedelta(microseconds=1)
 _RNG = random.Random(1)
 WAITING = frozenset({State.DUE, State.QUEUED})
 
@@ -49,6 +50,7 @@ def ask(db: MemoryDatabase, could: Sequence[LaunchRow], now: datetime) -> Admiss
     for launch, refusal in decided.refused.items():
         row = db.launches[launch]
         row.state = State.DUE
+        row.due_at -= _EARLIER
         if refusal.scope is not None:
             _wait(db, row, refusal.scope, refusal.reason)
             row.due_at = now + timedelta(seconds=refusal.delay)
@@ -63,7 +65,7 @@ def _wait(db: MemoryDatabase, row: LaunchRow, scope: Scope, reason: str) -> None
     before = db.holds.get((scope, row.id))
     if before is not None and before.claim is None and before.due_at is not None:
         db.holds[scope, row.id] = replace(
-            before, reason=reason, due_at=min(before.due_at, row.due_at)
+            before, reason=reason, due_at=min(before.due_at - _EARLIER, row.due_at)
         )
     else:
         db.holds[scope, row.id] = HoldRow(_turn(db), None, reason, row.due_at)
@@ -190,7 +192,7 @@ def loads(
                     )
                     for x in mine
                 )
-                found[scope] = Load(db.limits[scope], under_way)
+                found[scope] = Load(db.limits[scope], under_way, _running(db)[scope])
         if queue in db.paused_queues:
             found[Scope(INSTALLATION, QUEUE, queue)] = Load(Limit(paused=True), 0)
     return found

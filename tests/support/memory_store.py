@@ -252,7 +252,10 @@ class MemoryOwnerStore(MemoryBackfillPass):
     def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:
         with self._db.transaction("mark_queued") as now:
             rows, fence = self._to_mark(owned, published)
-            rows = [x for x in rows if x.id not in self._db.locked_launches]
+            due = {(p.id, p.due_at) for p in published}
+            rows = [
+                x for x in rows if x.id not in self._db.locked_launches and (x.id, x.due_at) in due
+            ]
             for row in rows:
                 row.state, row.queued_at = State.QUEUED, now
                 row.publications += 1

@@ -79,7 +79,8 @@ class MemoryWorkerStore:
                     if after is not None:
                         states[e.id] = after
             left = [db.launches[e.id] for e in ends if e.limited and e.id in states]
-            db.wakes += leave(db, left, now) > 0 or any(e.wakes for e in ends)
+            leave(db, left, now)
+            db.wakes += bool(left) or any(e.wakes for e in ends)
             return FinishAnswer(states, [e.id for e in ends if e.id not in states])
 
     def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:

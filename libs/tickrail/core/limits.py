@@ -84,18 +84,17 @@ class Limit:
     tokens: float = 0.0
     filled_at: datetime | None = None
 
-    @property
-    def window(self) -> int | None:
+    def window(self, running: int) -> int | None:
         """How many launches under it may be on their way to a claim; None: any number.
 
-        Enough that a free place or token is taken at once, and not the whole backlog, which would
-        be published only to be refused.
+        As many as there are free places, or some for the next tokens, and not the whole backlog,
+        which would be published only to be refused.
         """
         if self.paused:
             return 0
         sizes = []
         if self.max_running is not None:
-            sizes.append(self.max_running + _WINDOW)
+            sizes.append(max(0, self.max_running - running))
         if self.rate is not None:
             sizes.append(int(_WINDOW * self.rate.per_second) + _WINDOW)
         return min(sizes, default=None)

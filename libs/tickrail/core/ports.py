@@ -221,10 +221,11 @@ class Ticked:
 
 
 class Load(NamedTuple):
-    """A limit, and how many launches are under way to it: published, or refused by it."""
+    """A limit, how many are under way to it (published, or refused by it), how many run."""
 
     limit: Limit
     under_way: int
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)

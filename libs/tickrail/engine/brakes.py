@@ -57,13 +57,13 @@ class Brakes:
         """
         self._limited = any_
         self._rooms.clear()
-        self._paused = {s for s, load in loads.items() if load.limit.window == 0}
+        self._paused = {s for s, load in loads.items() if load.limit.paused}
         self._scopes.clear()
         if not any_:
             self._pairs.clear()
             return
         for scope, load in loads.items():
-            window = load.limit.window
+            window = load.limit.window(load.running)
             if window is not None:
                 self._rooms[scope] = -(-window * owned // partitions) - load.under_way
         for (tenant, queue), count in self._air.items():

@@ -59,6 +59,7 @@ def finish_of(
         _result(o),
         # The next launch of a backfill waits for this end, whatever the overlap policy.
         wakes=wakes or c.origin.startswith(ORIGIN_BACKFILL),
+        limited=c.limited,
     )
 
 

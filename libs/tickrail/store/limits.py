@@ -152,10 +152,10 @@ def loads(
     if not scopes:
         return {}
     rows = cursor.execute(_SQL["loads"], {**_columns(scopes), "partitions": partitions}).fetchall()
-    found = {Scope(*r[:3]): (_limit(*r[3:7]), cast("int", r[7])) for r in cast("Any", rows)}
+    found = {Scope(*r[:3]): Load(_limit(*r[3:7]), r[7], r[8]) for r in cast("Any", rows)}
     queues = {"queue": list({queue for _, queue in pairs})}
     for (name,) in cast("Any", cursor.execute(_SQL["paused_queues"], queues).fetchall()):
-        found[Scope(INSTALLATION, QUEUE, name)] = (Limit(paused=True), 0)
+        found[Scope(INSTALLATION, QUEUE, name)] = Load(Limit(paused=True), 0)
     if not found:
         return {}
     keys = {"partitions": partitions, "since": since}
@@ -165,7 +165,7 @@ def loads(
     ):
         for scope in shared_scopes(tenant, queue):
             queued[scope] = queued.get(scope, 0) + count
-    return {s: Load(x, waiting + queued.get(s, 0)) for s, (x, waiting) in found.items()}
+    return {s: x._replace(under_way=x.under_way + queued.get(s, 0)) for s, x in found.items()}
 
 
 def _lock(cursor: Cursor, concerned: Sequence[Asker]) -> tuple[Mapping[Scope, Limit], datetime]:

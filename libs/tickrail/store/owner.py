@@ -308,14 +308,14 @@ class PostgresOwnerStore:
         A crash between the delivery report and this commit: published again by the next owner,
         claimed once.
         """
-        return self._mark(owned, published, "mark_queued", {})
+        return self._mark(owned, published, "mark_queued")
 
     def mark_unpublishable(self, owned: Owned, dead: Sequence[Publication], reason: str) -> Marked:
         """`due` with this attempt -> `dead`, dead letter owed: it can never be published."""
-        return self._mark(owned, dead, "mark_unpublishable", {"reason": reason})
+        return self._mark(owned, dead, "mark_unpublishable", reason)
 
     def _mark(
-        self, owned: Owned, what: Sequence[Publication], statement: str, extra: Mapping[str, object]
+        self, owned: Owned, what: Sequence[Publication], statement: str, reason: str = ""
     ) -> Marked:
         with self._session.transaction() as cursor:
             held, fence = hold_fence(cursor, owned, (p.partition for p in what))
@@ -328,7 +328,8 @@ class PostgresOwnerStore:
                     "id": [p.id for p in mine],
                     "scheduled_at": [p.scheduled_at for p in mine],
                     "attempt": [p.attempt for p in mine],
-                    **extra,
+                    "due_at": [p.due_at for p in mine],
+                    "reason": reason,
                 },
             )
             marked = cursor.rowcount

@@ -221,7 +221,8 @@ class PostgresWorkerStore:
             if late:
                 note_stale(cursor, late)
             left = [(e.id, e.scheduled_at) for e in ends if e.limited and e.id in states]
-            if leave(cursor, left) or any(e.wakes for e in ends):
+            leave(cursor, left)
+            if left or any(e.wakes for e in ends):
                 cursor.execute("select pg_notify(%s, '')", [WAKE_CHANNEL])
             self._written("finish")
         return FinishAnswer(states, [e.id for e in late])

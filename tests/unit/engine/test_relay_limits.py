@@ -92,8 +92,8 @@ def test_a_limited_tenant_or_queue_holds_up_no_other(scope: Scope) -> None:
     if scope == MINE:
         assert (other, 1) in world.messages()
     assert sum(n for _, n in world.messages()) < 20
-    started = work_off(world, 20)
-    assert other in [x.id for x in started[:12]]
+    started = work_off(world, 30)
+    assert other in [x.id for x in started[:5]]
 
 
 def test_a_paused_queue_is_left_alone_at_once_and_goes_on() -> None:
@@ -125,7 +125,7 @@ def test_what_a_tick_hands_over_is_braked_as_well() -> None:
     world.tick()
     for _ in range(4):
         world.relayer.run_once(world.owned)
-    assert 0 < publications(world) <= 6
+    assert publications(world) == 1
 
 
 def test_an_owner_of_half_the_partitions_has_half_of_the_window() -> None:
@@ -136,7 +136,7 @@ def test_an_owner_of_half_the_partitions_has_half_of_the_window() -> None:
     for _ in range(50):
         world.launch(job)
     world.relay(6)
-    assert world.states()["queued"] == 5  # of ten
+    assert world.states()["queued"] == 3  # of five
 
 
 def test_the_classes_share_a_limited_queue() -> None:
@@ -148,9 +148,7 @@ def test_the_classes_share_a_limited_queue() -> None:
             world.launch(job, priority=rank)
     started = work_off(world, 110)
     shares = Counter(x.priority for x in started[:100])
-    assert shares[0] == pytest.approx(60, abs=6)
-    assert shares[1] == pytest.approx(30, abs=6)
-    assert shares[2] == pytest.approx(10, abs=6)
+    assert [shares[n] for n in range(3)] == pytest.approx([60, 30, 10], abs=3)
 
 
 def test_a_rate_is_used_whole_and_not_exceeded() -> None:
@@ -196,3 +194,18 @@ def test_a_lost_holder_lets_the_next_go() -> None:
         one.take()
     assert world.row(second).state is State.RUNNING
     assert world.row(first).attempt == 2
+
+
+def test_the_end_of_a_run_tells_who_waits_at_once() -> None:
+    world = Stepped()
+    job = world.job(overlap="allow")
+    first, second = (world.launch(job, concurrency_key="k", concurrency_limit=1) for _ in range(2))
+    world.relay(2)
+    worker = world.worker()
+    worker.take()
+    waits = next(x for x in (first, second) if world.row(x).state is State.DUE)
+    assert world.row(waits).due_at > world.clock.now()
+    worker.executor.end()
+    worker.finish()
+    assert world.row(waits).due_at <= world.clock.now()
+    assert world.db.wakes == 1

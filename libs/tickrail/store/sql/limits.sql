@@ -109,18 +109,21 @@ where h.tenant_id = m.tenant_id and h.scope = m.scope and h.name = m.name
   and h.launch_id = m.id and h.claim is null
 
 -- name: wait
--- Those refused wait: due later, under the same attempt; what they are due since is kept.
+-- Those refused wait: due later, under the same attempt; what they are due since is kept, a
+-- microsecond earlier each time, so that a late mark of this publication is not taken for the next.
 with m as (
   select * from unnest(%(tenant)b::uuid[], %(scope)s::text[], %(name)s::text[], %(id)b::uuid[],
     %(scheduled_at)b::timestamptz[], %(reason)s::text[], %(delay)b::float8[])
     as m (tenant_id, scope, name, id, scheduled_at, reason, delay)
 ), h as (
   insert into holds (tenant_id, scope, name, launch_id, scheduled_at, priority, reason, due_at)
-  select m.tenant_id, m.scope, m.name, t.id, t.scheduled_at, t.priority, m.reason, t.due_at
+  select m.tenant_id, m.scope, m.name, t.id, t.scheduled_at, t.priority, m.reason,
+         t.due_at - interval '1 microsecond'
   from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
   on conflict (tenant_id, scope, name, launch_id) do update
   set claim = null, reason = excluded.reason,
-      due_at = case when holds.claim is null then least(holds.due_at, excluded.due_at)
+      due_at = case when holds.claim is null
+               then least(holds.due_at - interval '1 microsecond', excluded.due_at)
                else excluded.due_at end,
       asked_at = case when holds.claim is null then holds.asked_at else excluded.asked_at end
 )
@@ -130,8 +133,9 @@ from m
 where t.scheduled_at = m.scheduled_at and t.id = m.id
 
 -- name: give_back
--- Those refused by a pause are due as before; the relay leaves them alone until it is over.
-update launches t set state = 'due', phase = 1
+-- Those refused by a pause are due as before (a microsecond earlier, see above); the relay leaves them
+-- alone until it is over.
+update launches t set state = 'due', phase = 1, due_at = t.due_at - interval '1 microsecond'
 from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[]) as m (id, scheduled_at)
 where t.scheduled_at = m.scheduled_at and t.id = m.id
 
@@ -270,13 +274,17 @@ select exists (select from limits x
        exists (select from holds where claim is null)
 
 -- name: loads
--- The limits of these scopes, and how many launches of these partitions wait there.
+-- The limits of these scopes, how many launches of these partitions wait there, how many run.
 select x.tenant_id, x.scope, x.name, x.paused, x.max_running, x.rate_count, x.rate_seconds,
   (select count(*) from holds h
    join launches t on t.scheduled_at = h.scheduled_at and t.id = h.launch_id
    where h.tenant_id = x.tenant_id and h.scope = x.scope and h.name = x.name and h.claim is null
      and t.state = 'due' and t.due_at > clock_timestamp()
-     and t.partition = any(%(partitions)b::int2[]))
+     and t.partition = any(%(partitions)b::int2[])),
+  (select count(*) from holds h
+   join launches t on t.scheduled_at = h.scheduled_at and t.id = h.launch_id
+   where h.tenant_id = x.tenant_id and h.scope = x.scope and h.name = x.name
+     and h.claim is not null and t.state = 'running' and t.claim = h.claim)
 from unnest(%(tenant)b::uuid[], %(scope)s::text[], %(name)s::text[]) as s (tenant_id, scope, name)
 join limits x on x.tenant_id = s.tenant_id and x.scope = s.scope and x.name = s.name
 

@@ -257,14 +257,15 @@ select coalesce(min(scheduled_at), now()) - interval '1 hour' from launches wher
 
 -- name: mark_queued
 -- After the delivery report. Locked rows are being claimed or cancelled and are passed over; the
--- fixed order keeps this from a deadlock with the claim.
+-- fixed order keeps this from a deadlock with the claim. A launch that a limit has refused meanwhile
+-- has another due time: its message is used up.
 with m as (
-  select * from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(attempt)b::int4[])
-    as m (id, scheduled_at, attempt)
+  select * from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(attempt)b::int4[],
+    %(due_at)b::timestamptz[]) as m (id, scheduled_at, attempt, due_at)
 ), l as (
   select t.scheduled_at, t.id
   from m join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
-  where t.state = 'due' and t.attempt = m.attempt
+  where t.state = 'due' and t.attempt = m.attempt and t.due_at = m.due_at
   order by t.id
   for no key update of t skip locked
 )
