@@ -1,8 +1,9 @@
 """How much of each lane may be published and not started.
 
 A message in Kafka waits for those before it, of whatever tenant. So a lane keeps as much there as
-its workers start in half a second, between a floor and the owner's share: a tenant's only launch
-waits for that and not for the crowd of another. Fast workers have the whole share, slow ones less.
+its workers start in a quarter of a second, between a floor and the owner's share: a tenant's only
+launch waits for that and not for the crowd of another. Fast workers have the whole share, slow ones
+less.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tickrail.core.ports import Lane
 FLOOR = 50
 FIRST = 250
 """Where a lane begins."""
-WAIT = 0.5
+WAIT = 0.25
 """Seconds for which a message may wait in Kafka while workers are busy."""
 _LEAST = 0.1
 

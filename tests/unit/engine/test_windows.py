@@ -1,4 +1,4 @@
-"""How much of a lane may wait in Kafka: what its workers start in half a second."""
+"""How much of a lane may wait in Kafka: what its workers start in a quarter of a second."""
 
 from __future__ import annotations
 
