@@ -158,7 +158,7 @@ def main() -> int:
     parser.add_argument("--weight", type=int, default=1, help="the other tenant's")
     parser.add_argument("--alone", action="store_true", help="without the other tenant")
     parser.add_argument("--max-p99", type=float, default=1000.0)
-    bed_options(parser, concurrency=2000, outstanding=2000)
+    bed_options(parser, concurrency=2000, outstanding=1000)
     parser.set_defaults(timeout=240.0)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
