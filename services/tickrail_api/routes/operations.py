@@ -111,7 +111,7 @@ def get_operation(call: Reads, operation: str) -> Response:
 def cancel_operation(call: Asks, operation: str) -> Response:
     """Cancel an operation: nothing further is touched, what was done stays.
 
-    Scope: write; run for a redrive, which needs no more to begin.
+    Scope: write. For a redrive, run is enough: it needs no more to begin.
     """
     wanted = path_id("operation", operation)
     # A body has nothing to say here, but what is not JSON is refused as everywhere.
