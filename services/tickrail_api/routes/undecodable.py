@@ -47,7 +47,7 @@ class _Kind(StrEnum):
     responses=answers(InspectedMessage, INSPECTED_MESSAGE),
 )
 def get_undecodable(call: Operates, topic: str, partition: str, offset: str) -> Response:
-    """Inspect an undecodable message. Scope: read, with an operator's key."""
+    """Inspect an undecodable message. For operators' keys; scope: read."""
     with call.parts.database.installation(operator=True) as tx:
         row = find_undecodable(tx, f"{topic}/{partition}/{offset}".replace("\x00", ""))
     if row is None:
