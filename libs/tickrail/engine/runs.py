@@ -464,8 +464,8 @@ class Runs:
                 )
 
     def _stop(self, a: Active, reason: str) -> None:
-        if a.stopping or a.run is None:
-            return
+        if a.stopping or a.run is None or a.run not in self._running:
+            return  # what has ended only waits for its record
         a.stopping = True
         log.warning("run_stopped", launch=str(a.claimed.id), job=str(a.claimed.job), reason=reason)
         self._executors[a.run.kind].cancel(a.run, reason)

@@ -276,6 +276,17 @@ def test_a_run_whose_claim_is_gone_is_stopped() -> None:
     assert world.row(launch).attempt == 2
 
 
+def test_a_run_that_has_ended_is_not_stopped_while_its_record_waits() -> None:
+    world = Stepped()
+    worker, _ = started(world)
+    worker.executor.end()
+    world.advance(29.5)
+    worker.runs.watch_once()
+    assert worker.executor.cancelled == []
+    worker.work()
+    assert worker.metrics.counts[("launches_total", "succeeded")] == 1
+
+
 def test_a_run_is_stopped_before_its_claim_ends_although_the_extension_waits_for_the_database() -> (
     None
 ):
