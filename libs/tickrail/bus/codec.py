@@ -35,7 +35,9 @@ KIND_UNDECODABLE = b"undecodable"
 _OPTIONS = orjson.OPT_UTC_Z
 _MAX_RAW = 1 << 16
 _MAX_TRACE = 256
-_TOP = 1 << 63
+_MOST = (1 << 31) - 1
+"""Of an attempt, a count and a partition, as the database keeps them."""
+_MOST_EPOCH = (1 << 63) - 1
 
 
 def encode_launch(m: LaunchMessage) -> bytes:
@@ -70,7 +72,7 @@ def decode_launch(raw: bytes | None) -> LaunchMessage:
             UUID(doc["job"]),
             UUID(doc["tenant"]),
             _number(doc, "attempt", 1),
-            _number(doc, "epoch"),
+            _number(doc, "epoch", most=_MOST_EPOCH),
             _number(doc, "partition"),
             _trace(doc.get("trace")),
         )
@@ -78,7 +80,7 @@ def decode_launch(raw: bytes | None) -> LaunchMessage:
         raise UndecodableError(f"field {error.args[0]} is missing") from None
     except UndecodableError:
         raise
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
         raise UndecodableError(_which(doc)) from None
 
 
@@ -147,7 +149,7 @@ def decode_dead_letter(raw: bytes | None) -> DeadLetter:
         raise UndecodableError(f"field {error.args[0]} is missing") from None
     except UndecodableError:
         raise
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
         raise UndecodableError("a field has the wrong kind") from None
 
 
@@ -189,10 +191,10 @@ def _trace(value: object) -> str | None:
     raise UndecodableError("field trace is not a traceparent")
 
 
-def _number(doc: Mapping[str, Any], name: str, least: int = 0) -> int:
+def _number(doc: Mapping[str, Any], name: str, least: int = 0, most: int = _MOST) -> int:
     value = doc[name]
-    if type(value) is not int or not least <= value < _TOP:
-        raise UndecodableError(f"field {name} is not a whole number from {least}")
+    if type(value) is not int or not least <= value <= most:
+        raise UndecodableError(f"field {name} is not a whole number from {least} to {most}")
     return value
 
 

@@ -93,12 +93,18 @@ def test_instants_of_other_offsets_come_in_utc() -> None:
         (changed(scheduled_at="yesterday"), "field scheduled_at"),
         (changed(scheduled_at="2026-03-01T02:00:00"), "field scheduled_at"),
         (changed(scheduled_at=1.5), "field scheduled_at"),
+        # Instants that lie outside of the years 1 to 9999 in UTC.
+        (changed(scheduled_at="9999-12-31T23:59:59-12:00"), "field scheduled_at"),
+        (changed(scheduled_at="0001-01-01T00:00:00+14:00"), "field scheduled_at"),
         (changed(attempt=0), "field attempt"),
         (changed(attempt=1.0), "field attempt"),
         (changed(attempt=True), "field attempt"),
+        # What PostgreSQL could not be asked for: its numbers have 32 bits.
+        (changed(attempt=2**31), "field attempt is not a whole number from 1 to 2147483647"),
         (changed(epoch=-1), "field epoch"),
         (changed(epoch=2**63), "field epoch"),
         (changed(partition="3"), "field partition"),
+        (changed(partition=2**31), "field partition"),
         (changed(trace=7), "field trace"),
         (changed(trace="x" * 300), "field trace"),
     ],
@@ -107,6 +113,11 @@ def test_what_cannot_be_read_says_why(raw: bytes | None, why: str) -> None:
     with pytest.raises(UndecodableError, match=why) as refused:
         decode_launch(raw)
     assert "\n" not in str(refused.value)
+
+
+def test_the_highest_numbers_are_read() -> None:
+    found = decode_launch(changed(attempt=2**31 - 1, partition=2**31 - 1, epoch=2**63 - 1))
+    assert (found.attempt, found.partition, found.epoch) == (2**31 - 1, 2**31 - 1, 2**63 - 1)
 
 
 def letter(**changes: Any) -> DeadLetter:
@@ -165,6 +176,8 @@ def test_a_dead_letter_with_nonsense_is_refused() -> None:
     doc = orjson.loads(encode_dead_letter(letter())[0])
     with pytest.raises(UndecodableError):
         decode_dead_letter(orjson.dumps({**doc, "history": [7]}))
+    with pytest.raises(UndecodableError):
+        decode_dead_letter(orjson.dumps({**doc, "died_at": "9999-12-31T23:59:59-12:00"}))
 
 
 def test_an_undecodable_message_is_kept_raw() -> None:
