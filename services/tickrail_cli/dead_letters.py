@@ -128,8 +128,8 @@ def wanted(session: Context, letters: tuple[str, ...], given: Mapping[str, Any])
         "from": given["from_"],
         "to": given["to"],
     }
-    found = {name: value for name, value in named.items() if value}
-    if given["job"]:
+    found = {name: value for name, value in named.items() if value not in (None, [])}
+    if given["job"] is not None:
         found["job"] = on_job(session, given["job"])["id"]
     if letters:
         if found or given["everything"]:

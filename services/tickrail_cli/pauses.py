@@ -44,7 +44,7 @@ def wanted(job: str | None, given: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises:
         click.UsageError: JOB stands beside a filter, or neither is there.
     """
-    named = {name: given[name] for name in _MANY if given[name]}
+    named = [name for name in _MANY if given[name] not in (None, False, ())]
     if job is not None:
         if named:
             raise click.UsageError("give JOB, or say which jobs with options, not both")
@@ -55,7 +55,7 @@ def wanted(job: str | None, given: Mapping[str, Any]) -> dict[str, Any] | None:
         "queue": given["queue"],
         "state": list(given["state"]),
     }
-    found = {name: value for name, value in asked.items() if value}
+    found = {name: value for name, value in asked.items() if value not in (None, [])}
     if not found and not given["all_jobs"]:
         raise click.UsageError("give JOB, or --tag, --prefix, --queue, --state or --all")
     return found

@@ -124,6 +124,21 @@ class Reader:
             if self.has(name):
                 self.problem(name, f"has no meaning beside {beside}", expected)
 
+    def without_empty(self) -> None:
+        """Note each known field that holds null, an empty text or an empty array.
+
+        For a filter, after its fields were read: a condition that came out empty (a list of ids
+        that a client computed) must not be taken for no condition, which is all there is.
+        """
+        noted = [f"{problem.pointer}/" for problem in self.problems]
+        for name, value in self._doc.items():
+            where = f"{self.pointer}/{escape(name)}"
+            told = any(place.startswith(f"{where}/") for place in noted)
+            if name in self._known and value in (None, "", []) and not told:
+                said = "is null" if value is None else "is empty"
+                expected = "a condition; without it, leave the member out"
+                self.problems.append(Problem(where, said, expected))
+
     def names(self, name: str) -> bool:
         """Whether the document says the field, be it null; makes the name known."""
         self._known.add(name)
@@ -245,8 +260,8 @@ class Reader:
         return found
 
     def flag(self, name: str, default: bool) -> bool:
-        """A boolean."""
-        if not self.has(name):
+        """A boolean. Null is not taken for the default: a flag may be what holds an act back."""
+        if not self.names(name):
             return default
         value = self._doc[name]
         if not isinstance(value, bool):

@@ -122,7 +122,7 @@ class Calendars:
         imported: Sequence[Mapping[str, Any]] = ()
         if isinstance(document, dict):
             given = {k: v for k, v in document.items() if k not in ANSWER_FIELDS}
-            dry_run = _flag(given.pop("dry_run", None)) or dry_run
+            dry_run = _flag(given.pop("dry_run", False)) or dry_run
             if "icalendar" in given:
                 given, imported = self._converted(given)
         try:
@@ -381,8 +381,8 @@ def _check_version(record: CalendarRecord | None, wanted: Precondition) -> None:
 
 
 def _flag(value: object) -> bool:
-    if value is None or isinstance(value, bool):
-        return bool(value)
+    if isinstance(value, bool):
+        return value
     problem = Problem("/dry_run", f"is {type_name(value)}", "true or false")
     raise InvalidInputError("The calendar is not valid.", [problem])
 

@@ -116,6 +116,7 @@ def _filter(reader: Reader) -> JobFilter:
             reader.problems.append(Problem(where, said, nearest(state, _STATES)))
     prefix = reader.text("name_prefix", maximum=128)
     queue = reader.text("queue", pattern=NAME, expected="the name of a queue")
+    reader.without_empty()
     return JobFilter(states, tags, prefix or None, queue)
 
 

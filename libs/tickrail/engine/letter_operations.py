@@ -181,6 +181,7 @@ def read_filter(tx: Transaction, reader: Reader) -> LetterFilter:
     )
     if found.since is not None and found.until is not None and found.until <= found.since:
         reader.problem("to", "is not after from", "a later instant; it is not included")
+    reader.without_empty()
     return found
 
 

@@ -70,6 +70,7 @@ def purge_messages(call: Call, document: object) -> Response:
     ids = texts(child, "id", _MOST_IDS)
     queue = child.text("queue", pattern=NAME, expected="the name of a queue")
     where = MessageFilter(ids, queue, child.instant("from"), child.instant("to"))
+    child.without_empty()
     reader.absorb(child)
     most = reader.whole("max_count", _MOST_PURGED, low=1, high=_MOST_PURGED)
     dry_run = reader.flag("dry_run", default=False)

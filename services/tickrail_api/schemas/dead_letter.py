@@ -100,13 +100,17 @@ class Redrive(Document):
 class LetterFilter(Document):
     """Which dead letters: those that meet every member; `{}` is all of them."""
 
-    launch: list[str] = Field(default_factory=list, max_length=100, description="Launches by id.")
+    launch: list[str] = Field(
+        default_factory=list, min_length=1, max_length=100, description="Launches by id."
+    )
     job: str = Field("", description="Of this job: id or `name:<name>`.")
     queue: str = ""
-    reason: list[LaunchReason] = Field(default_factory=list)
-    state: list[LetterState] = Field(default_factory=list)
+    reason: list[LaunchReason] = Field(default_factory=list, min_length=1)
+    state: list[LetterState] = Field(default_factory=list, min_length=1)
     tag: list[str] = Field(
-        default_factory=list, description="`key:value`, or `key` for any value; all of them."
+        default_factory=list,
+        min_length=1,
+        description="`key:value`, or `key` for any value; all of them.",
     )
     since: Instant = Field("", alias="from", description="Died at or after this instant.")
     to: Instant = Field("", description="Died before this instant.")
@@ -128,7 +132,7 @@ class UndecodableFilter(Document):
     """With an operator's key: which undecodable messages."""
 
     kind: Literal["undecodable"]
-    id: list[str] = Field(default_factory=list, max_length=100)
+    id: list[str] = Field(default_factory=list, min_length=1, max_length=100)
     queue: str = ""
     since: Instant = Field("", alias="from")
     to: Instant = ""

@@ -14,11 +14,13 @@ class OperationFilter(Document):
     """Which jobs: those that meet every member; `{}` is all of them."""
 
     tag: list[str] = Field(
-        default_factory=list, description="`key:value`, or `key` for any value; all of them."
+        default_factory=list,
+        min_length=1,
+        description="`key:value`, or `key` for any value; all of them.",
     )
-    name_prefix: str | None = None
-    queue: str | None = None
-    state: list[Literal["active", "paused", "finished"]] = Field(default_factory=list)
+    name_prefix: str = Field(default_factory=str, min_length=1)
+    queue: str = Field(default_factory=str, min_length=1)
+    state: list[Literal["active", "paused", "finished"]] = Field(default_factory=list, min_length=1)
 
 
 class PauseMany(Pause):

@@ -215,6 +215,24 @@ def test_what_is_refused(acme: Caller) -> None:
     assert acme.get("/v1/operations")["items"] == []
 
 
+@pytest.mark.parametrize("verb", ["redrive", "purge"])
+def test_an_empty_condition_is_not_all(acme: Caller, verb: str) -> None:
+    empty: list[tuple[dict[str, Any], str]] = [
+        ({"filter": {name: value, "queue": "default"}}, f"/filter/{name}")
+        for name in ("launch", "job", "reason", "state", "tag", "from", "to")
+        for value in (None, [], "")
+    ]
+    for document, pointer in [
+        *empty,
+        ({"filter": {"queue": None}}, "/filter/queue"),
+        ({"filter": None}, "/filter"),
+        ({"filter": {}, "dry_run": None}, "/dry_run"),
+    ]:
+        said = acme.post(f"/v1/dead-letters/{verb}", document, expect=422)
+        assert [e["pointer"].removesuffix("/0") for e in said["errors"]] == [pointer], document
+    assert acme.get("/v1/operations")["items"] == []
+
+
 def test_undecodable_messages_are_the_operators(world: World, acme: Caller) -> None:
     launch = dead_launch(world, acme, "a", ago=20)
     topic = "tickrail.launch.default.normal"
@@ -256,6 +274,9 @@ def test_undecodable_messages_are_the_operators(world: World, acme: Caller) -> N
     acme.post("/v1/dead-letters/purge", purge, expect=403)
     said = world.operator.post("/v1/dead-letters/purge", {**purge, "dry_run": True}, expect=200)
     assert (said["total"], said["purged"], len(said["items"])) == (2, 0, 2)
+    for empty in ({"kind": None}, {"kind": "undecodable", "id": []}):
+        said = world.operator.post("/v1/dead-letters/purge", {"filter": empty}, expect=422)
+        assert [e["pointer"] for e in said["errors"]] == [f"/filter/{list(empty)[-1]}"]
     said = world.operator.post(
         "/v1/dead-letters/purge", {"filter": {"kind": "undecodable", "of": 1}}, expect=422
     )

@@ -93,6 +93,12 @@ def test_a_redrive_of_many(tickrail: Tickrail, api: StubApi, tmp_path: Path) -> 
     assert f"nightly {ID}: The job is deleted." in shown.out
 
 
+def test_an_empty_option_is_not_left_out(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("POST", f"{LETTERS}/redrive", Answer(202, OPERATION))
+    tickrail("dead-letters", "redrive", "--reason", "worker_lost", "--queue", "")
+    assert api.asked[-1].body == {"filter": {"reason": ["worker_lost"], "queue": ""}}
+
+
 def test_a_dry_run_shows_which(tickrail: Tickrail, api: StubApi) -> None:
     preview = {"total": 3, "items": [LETTER]}
     api.on("POST", f"{LETTERS}/redrive", Answer(200, preview))

@@ -41,3 +41,22 @@ def test_a_value_is_shown_as_json(value: object, text: str) -> None:
     reader = Reader({"overlap": value})
     reader.choice("overlap", Overlap.ALLOW)
     assert [p.message for p in reader.problems] == ([] if value == "skip" else [f"is {text}"])
+
+
+@pytest.mark.parametrize(("value", "said"), [(None, "is null"), ("", "is empty"), ([], "is empty")])
+def test_a_condition_that_came_out_empty_is_not_no_condition(value: object, said: str) -> None:
+    reader = Reader({"id": value, "other": value, "kept": ["a"], "zero": 0}, "/filter")
+    for name in ("id", "kept", "zero"):
+        reader.raw(name)
+    reader.without_empty()
+    assert [(p.pointer, p.message) for p in reader.problems] == [("/filter/id", said)]
+    reader.without_empty()
+    assert len(reader.problems) == 1
+
+
+@pytest.mark.parametrize("value", [None, 0, "true", []])
+def test_a_flag_is_true_or_false(value: object) -> None:
+    reader = Reader({"dry_run": value})
+    reader.flag("dry_run", default=False)
+    assert [(p.pointer, p.expected) for p in reader.problems] == [("/dry_run", "true or false")]
+    assert Reader({}).flag("dry_run", default=True)
