@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpcore
 
@@ -27,14 +27,43 @@ from tickrail.executors.streams import Backend
 from tickrail.executors.tls import Certificates, own_context, usual_context
 from tickrail.executors.webhook_request import CertainError, invalid
 
-Connection = httpcore.AsyncHTTP11Connection
 _CONTEXTS = 64
+_INTERIM = 10
+"""Interim answers (100 Continue, 103 Early Hints) that may come before an answer: each is read on
+the one loop of all calls, so a receiver that sends them without end would take it from the rest."""
 _DIALS = 64
 """Connections that are being made to one origin at a time: a crowd of them would only fill the
 queue of its listener, and what does not fit there waits for seconds."""
 BUSY_WAIT = 5.0
 """Seconds that a call waits for its turn at an origin before it is put off."""
 _PUT_OFF = 2.0
+
+
+class Connection(httpcore.AsyncHTTP11Connection):
+    """A connection that takes no more than a few interim answers for each request.
+
+    httpcore takes as many as come. It bounds the head of each answer, at 100 KiB.
+    """
+
+    _interim = 0
+
+    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
+        """Send the request and read the head of its answer.
+
+        Raises:
+            httpcore.RemoteProtocolError: what comes is no answer.
+        """
+        self._interim = 0
+        return await super().handle_async_request(request)
+
+    async def _receive_event(self, timeout: float | None = None) -> Any:  # noqa: ANN401, ASYNC109 - httpcore's signature
+        event = await super()._receive_event(timeout)
+        status = getattr(event, "status_code", None)
+        if status is not None and status < 200:  # noqa: PLR2004 - 1xx
+            self._interim += 1
+            if self._interim > _INTERIM:
+                raise httpcore.RemoteProtocolError(f"more than {_INTERIM} interim answers (1xx)")
+        return event
 
 
 class Door(NamedTuple):
