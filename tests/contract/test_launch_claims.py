@@ -16,6 +16,7 @@ from tests.support.store_bed import (
     verdict,
 )
 
+from tickrail.core.errors import TickrailError
 from tickrail.core.ids import LaunchId
 from tickrail.core.ports import LostClaim
 from tickrail.core.ports_worker import Claimed, ClaimRequest, Extension
@@ -70,6 +71,29 @@ def test_an_attempt_that_is_not_yet_there_is_not_claimed(bed: Bed) -> None:
     answer = bed.worker().claim([request_of(bed, launch, 2)], "w-1")
     assert (list(answer.granted), list(answer.refused)) == ([], [launch])
     assert bed.row(launch).state is State.DUE
+
+
+def test_a_claim_that_cannot_be_asked_for_claims_nothing_and_is_no_outage(bed: Bed) -> None:
+    launch = make_launch(bed)
+    worker = bed.worker()
+    with pytest.raises(TickrailError) as refused:
+        worker.claim([request_of(bed, launch), request_of(bed, launch, 2**31)], "w-1")
+    assert type(refused.value) is TickrailError
+    assert bed.row(launch).state is State.DUE
+    claim_one(bed, worker, launch)
+
+
+def test_an_end_that_cannot_be_written_changes_nothing_and_is_no_outage(bed: Bed) -> None:
+    one, other = make_launch(bed), make_launch(bed)
+    worker = bed.worker()
+    claims = [claim_one(bed, worker, x) for x in (one, other)]
+    good, bad = (end_of(c, verdict(c, State.SUCCEEDED)) for c in claims)
+    with pytest.raises(TickrailError) as refused:
+        worker.finish([good, bad._replace(result='{"value": NaN}')])
+    assert type(refused.value) is TickrailError
+    assert {bed.row(x).state for x in (one, other)} == {State.RUNNING}
+    worker.finish([good, bad])
+    assert {bed.row(x).state for x in (one, other)} == {State.SUCCEEDED}
 
 
 def test_a_doubled_message_starts_one_run(bed: Bed) -> None:

@@ -12,6 +12,7 @@ from tests.support.memory_tables import (
     MemoryDatabase,
 )
 
+from tickrail.core.errors import TickrailError
 from tickrail.core.ids import Claim, LaunchId
 from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
@@ -26,6 +27,7 @@ from tickrail.core.ports_worker import (
 )
 from tickrail.core.states import State
 
+_MOST = 2**31 - 1
 _EPOCH = datetime.min.replace(tzinfo=UTC)
 WAITING = frozenset({State.DUE, State.QUEUED})
 BUSY = frozenset({State.DUE, State.QUEUED, State.RUNNING})
@@ -39,6 +41,8 @@ class MemoryWorkerStore:
 
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
         db = self._db
+        if any(r.attempt > _MOST for r in requests):
+            raise TickrailError("the database refuses a statement: integer out of range")
         with db.transaction("claim") as now:
             granted: list[Claimed] = []
             refused: dict[LaunchId, str] = {}
@@ -64,6 +68,8 @@ class MemoryWorkerStore:
 
     def finish(self, ends: Sequence[Finish]) -> FinishAnswer:
         db = self._db
+        for e in ends:
+            _check(e)
         with db.transaction("finish") as now:
             states: dict[LaunchId, State] = {}
             for e in ends:
@@ -125,6 +131,19 @@ class MemoryWorkerStore:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def _check(e: Finish) -> None:
+    """What the real one does not take."""
+    try:
+        json.loads(e.result, parse_constant=_no_json)
+        e.outcome.encode(), e.message.encode(), e.body.encode()
+    except ValueError as error:
+        raise TickrailError(f"the database refuses a statement: {error}") from error
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _why_not(row: LaunchRow, asked: int, now: datetime) -> str | None:

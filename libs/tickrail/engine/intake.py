@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.errors import UnavailableError
+from tickrail.core.execution import one_line
 from tickrail.core.fairness import Turns
 from tickrail.core.ids import LaunchId
 from tickrail.core.limits import THROTTLED
-from tickrail.core.messages import LaunchMessage, UndecodableError, UndecodableLetter
+from tickrail.core.messages import LaunchMessage, UndecodableLetter
 from tickrail.core.offsets import OffsetTracker
 from tickrail.core.ports_bus import Assignment, Consumer, Position, Record
 from tickrail.core.ports_metrics import Metrics
-from tickrail.core.ports_worker import ClaimRequest, WorkerStore
+from tickrail.core.ports_worker import ClaimAnswer, ClaimRequest, WorkerStore
+from tickrail.engine.isolate import each_apart
 from tickrail.engine.runs import Active, Runs
 
 log = structlog.get_logger("tickrail.intake")
@@ -72,7 +73,12 @@ class Waiting:
     message: LaunchMessage
     place: Place
     offset: int
-    size: int
+    raw: bytes
+
+    @property
+    def size(self) -> int:
+        """In bytes, as it came."""
+        return len(self.raw)
 
 
 class Intake:
@@ -241,15 +247,19 @@ class Intake:
                 continue
             try:
                 message = self._decode(r.value)
-            except UndecodableError as e:
-                self._metrics.count("messages_undecodable_total")
-                letter = UndecodableLetter(r.topic, r.partition, r.offset, r.value, str(e))
-                self._unburied.append((letter, place))
-                self._held_bytes += len(r.value)
+            except Exception as e:  # noqa: BLE001 - UndecodableError, or what nobody thought of
+                self._unreadable(place, r.offset, r.value, str(e) or type(e).__name__)
                 continue
             lane = self._lanes.setdefault(r.topic, deque())
-            lane.append(Waiting(message, place, r.offset, len(r.value)))
+            lane.append(Waiting(message, place, r.offset, r.value))
             self._held_bytes += len(r.value)
+
+    def _unreadable(self, place: Place, offset: int, raw: bytes, why: str) -> None:
+        self._metrics.count("messages_undecodable_total")
+        topic, partition, _ = place
+        letter = UndecodableLetter(topic, partition, offset, raw, one_line(why))
+        self._unburied.append((letter, place))
+        self._held_bytes += len(raw)
 
     def _retry_burials(self) -> None:
         """Publish undecodable messages; their offsets wait for that.
@@ -261,7 +271,7 @@ class Intake:
             letter, place = self._unburied[0]
             try:
                 self._bury(letter)
-            except UnavailableError as e:
+            except Exception as e:  # noqa: BLE001 - the others must go on, whatever it is
                 # Said once for each reason, not in each of many turns.
                 if self._not_buried != (told := (letter.id, str(e))):
                     self._not_buried = told
@@ -317,19 +327,23 @@ class Intake:
                 self._again(launch, other)
             else:
                 self._again(launch, w)
+        each_apart(
+            list(by_id.values()), self._ask, self._answered, self._unclaimable, self._put_back
+        )
+        return len(picked)
+
+    def _ask(self, waiting: Sequence[Waiting]) -> tuple[float, ClaimAnswer]:
+        """Claim the launches of these messages; when that was sent, and the answer."""
         requests = [
-            ClaimRequest(launch, w.message.scheduled_at, w.message.attempt)
-            for launch, w in by_id.items()
+            ClaimRequest(LaunchId(w.message.launch), w.message.scheduled_at, w.message.attempt)
+            for w in waiting
         ]
-        sent = self._clock.monotonic()
-        try:
-            answer = self._store.claim(requests, self._settings.worker)
-        except BaseException:
-            # Nothing is known of the claims: the messages wait, the next claim decides.
-            for w in reversed(picked):
-                self._lanes[w.place[0]].appendleft(w)
-                self._held_bytes += w.size
-            raise
+        return self._clock.monotonic(), self._store.claim(requests, self._settings.worker)
+
+    def _answered(self, waiting: Sequence[Waiting], sent_answer: tuple[float, ClaimAnswer]) -> None:
+        """Start what was granted."""
+        by_id = {LaunchId(w.message.launch): w for w in waiting}
+        sent, answer = sent_answer
         if answer.granted:
             self._metrics.count("claims_total", len(answer.granted), outcome="granted")
         for claimed in answer.granted:
@@ -339,7 +353,20 @@ class Intake:
             self._runs.start(Active(claimed, sent, w.place, w.offset, w.message.trace))
         for launch, reason in answer.refused.items():
             self._refused(by_id[launch], reason)
-        return len(picked)
+
+    def _put_back(self, waiting: Sequence[Waiting]) -> None:
+        """Nothing is known of their claims: the messages wait, the next claim decides."""
+        for w in reversed(waiting):
+            self._lanes[w.place[0]].appendleft(w)
+            self._held_bytes += w.size
+
+    def _unclaimable(self, w: Waiting, error: Exception) -> None:
+        """A message that the database refuses to be asked for, as one that cannot be read.
+
+        The launch, if there is one, stays as it is, and its owner publishes it again.
+        """
+        log.error("message_unclaimable", launch=str(w.message.launch), error=str(error))
+        self._unreadable(w.place, w.offset, w.raw, f"cannot be claimed: {error}")
 
     def _refused(self, w: Waiting, reason: str) -> None:
         """The launch starts not now, or not by this message."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.support.stepped import GROUP, Stepped
 from tests.unit.engine.test_intake import NORMAL, crowd, send
 
-from tickrail.core.errors import UnavailableError
+from tickrail.core.errors import SetupError, TickrailError, UnavailableError
 from tickrail.core.execution import SUCCESS
+from tickrail.core.messages import LaunchMessage
 from tickrail.core.states import State
 
 
@@ -89,3 +93,119 @@ def test_e09_what_the_grace_time_cut_short_is_counted_and_given_back() -> None:
     send(world, launch)
     worker.intake.finish()
     assert len(worker.executor.started) == 1
+
+
+@pytest.mark.parametrize("place", [0, 6, 12])
+def test_a_message_that_cannot_be_claimed_is_buried_and_holds_up_nobody(place: int) -> None:
+    world = Stepped()
+    worker = world.worker()
+    worker.executor.answer = lambda _run: SUCCESS
+    worker.take()
+    job = world.job(overlap="allow")
+    ids = [world.launch(job) for _ in range(12)]
+    odd = world.launch()
+    ids.insert(place, odd)
+    for launch in ids:
+        send(world, launch)
+    claim = worker.store.claim
+
+    def refusing(requests: Any, name: str) -> Any:
+        if any(r.id == odd for r in requests):
+            raise TickrailError("the database refuses a statement:\ninteger out of range")
+        return claim(requests, name)
+
+    worker.store.claim = refusing  # type: ignore[method-assign]
+    worker.work()
+    assert world.states() == {"succeeded": 12, "due": 1}
+    worker.work()
+    (letter,) = worker.buried
+    assert (letter.topic, letter.partition, letter.offset) == (NORMAL, 0, place)
+    assert letter.raw == world.bus.messages(NORMAL)[place].value
+    assert letter.error.endswith("the database refuses a statement: integer out of range")
+    assert worker.metrics.counts[("messages_undecodable_total",)] == 1
+    assert worker.done_offset(NORMAL) == 13
+    assert worker.intake._held_bytes == 0
+
+
+def test_an_outage_amid_claims_one_by_one_leaves_the_others_waiting() -> None:
+    world = Stepped()
+    worker = world.worker()
+    worker.executor.answer = lambda _run: SUCCESS
+    worker.take()
+    job = world.job(overlap="allow")
+    ids = [world.launch(job) for _ in range(8)]
+    for launch in ids:
+        send(world, launch)
+    claim, calls = worker.store.claim, 0
+
+    def failing(requests: Any, name: str) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise TickrailError("integer out of range")
+        if calls == 3:
+            raise UnavailableError("the database is away")
+        return claim(requests, name)
+
+    worker.store.claim = failing  # type: ignore[method-assign]
+    with pytest.raises(UnavailableError):
+        worker.take()
+    assert len(worker.executor.started) == 4
+    assert worker.intake.waiting == 4
+    worker.work()
+    assert {r.launch_id for r in worker.executor.started} == set(ids)
+    assert len(worker.executor.started) == 8
+    assert (worker.buried, world.states()) == ([], {"succeeded": 8})
+    assert worker.intake._held_bytes == 0
+
+
+def test_a_set_up_that_is_wrong_buries_nothing() -> None:
+    world = Stepped()
+    worker = world.worker()
+    worker.take()
+    send(world, world.launch())
+
+    def refusing(_requests: Any, _name: str) -> Any:
+        raise SetupError("the role may not do this")
+
+    worker.store.claim = refusing  # type: ignore[method-assign]
+    with pytest.raises(SetupError):
+        worker.take()
+    assert (worker.intake.waiting, worker.buried) == (1, [])
+
+
+def test_whatever_a_message_does_to_its_decoder_it_is_buried_and_the_others_go_on() -> None:
+    world = Stepped()
+    worker = world.worker()
+    worker.executor.answer = lambda _run: SUCCESS
+    decode = worker.intake._decode
+
+    def failing(raw: bytes) -> LaunchMessage:
+        if raw == b"?":
+            raise RecursionError
+        return decode(raw)
+
+    worker.intake._decode = failing
+    worker.take()
+    world.bus.append(NORMAL, 0, b"k", b"?", None)
+    send(world, world.launch())
+    worker.work()
+    worker.take()
+    assert [x.error for x in worker.buried] == ["RecursionError"]
+    assert world.states() == {"succeeded": 1}
+    assert worker.done_offset(NORMAL) == 2
+
+
+def test_a_burial_that_is_refused_is_tried_again_and_holds_up_nobody() -> None:
+    world = Stepped()
+    worker = world.worker()
+    worker.executor.answer = lambda _run: SUCCESS
+    worker.bury_fails = TickrailError("the database refuses a statement")
+    worker.take()
+    world.bus.append(NORMAL, 0, b"k", b"?", None)
+    send(world, world.launch())
+    worker.work()
+    assert (world.states(), worker.done_offset(NORMAL)) == ({"succeeded": 1}, None)
+    worker.bury_fails = None
+    worker.take()
+    assert worker.done_offset(NORMAL) == 2
