@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.store_bed import (
-    OWNED,
-    TENANT,
-    Bed,
-    claim_one,
-    end_of,
-    make_job,
-    make_launch,
-    request_of,
-    verdict,
-)
+from tests.support.crowds import ask, crowd, due_now, ids, succeed
+from tests.support.store_bed import OWNED, TENANT, Bed, claim_one, end_of, request_of, verdict
 
-from tickrail.core.ids import LaunchId, TenantId
+from tickrail.core.ids import TenantId
 from tickrail.core.limits import INSTALLATION, QUEUE, Limit, Rate, Scope
 from tickrail.core.ports import LostClaim
-from tickrail.core.ports_worker import ClaimAnswer, Claimed, WorkerStore
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 
@@ -34,33 +23,6 @@ WHOLE = Scope(TENANT, "tenant", "")
 OTHER = TenantId(UUID(int=2))
 EARLIER = timedelta(microseconds=1)
 """So much earlier is due what was refused: its next publication is another."""
-
-
-def crowd(bed: Bed, count: int, tenant: TenantId = TENANT, **columns: Any) -> list[LaunchId]:
-    """Launches of one job, each due a second later than the one before, all of them by now."""
-    job = make_job(bed, tenant=tenant, overlap="allow")
-    return [make_launch(bed, job, due_in=-count + n, **columns) for n in range(count)]
-
-
-def ask(bed: Bed, store: WorkerStore, launches: Sequence[LaunchId]) -> ClaimAnswer:
-    return store.claim([request_of(bed, x, bed.row(x).attempt) for x in launches], "w-1")
-
-
-def succeed(store: WorkerStore, *claimed: Claimed) -> None:
-    answer = store.finish(
-        [end_of(c, verdict(c, State.SUCCEEDED))._replace(limited=c.limited) for c in claimed]
-    )
-    assert not answer.stale
-
-
-def due_now(bed: Bed, launches: Sequence[LaunchId]) -> list[LaunchId]:
-    now = bed.now()
-    rows = [bed.row(x) for x in launches]
-    return [x.id for x in rows if x.state is State.DUE and x.due_at <= now]
-
-
-def ids(answer: ClaimAnswer) -> set[LaunchId]:
-    return {c.id for c in answer.granted}
 
 
 def test_without_a_limit_nothing_is_held(bed: Bed) -> None:

@@ -56,19 +56,17 @@ def ask(db: MemoryDatabase, could: Sequence[LaunchRow], now: datetime) -> Admiss
             row.due_at = now + timedelta(seconds=refusal.delay)
     for a in askers:
         for scope in a.scopes if a.id in decided.granted else ():
-            if db.limits.get(scope, Limit()).rate is not None:
-                db.holds.pop((scope, a.id), None)
+            db.holds.pop((scope, a.id), None)
     return decided
 
 
 def _wait(db: MemoryDatabase, row: LaunchRow, scope: Scope, reason: str) -> None:
-    before = db.holds.get((scope, row.id))
-    if before is not None and before.claim is None and before.due_at is not None:
-        db.holds[scope, row.id] = replace(
-            before, reason=reason, due_at=min(before.due_at - _EARLIER, row.due_at)
-        )
-    else:
-        db.holds[scope, row.id] = HoldRow(_turn(db), None, reason, row.due_at)
+    waits = [k for k, h in db.holds.items() if k[1] == row.id and h.claim is None]
+    before = [h for h in map(db.holds.pop, waits) if h.attempt == row.attempt]
+    since = [h.due_at - _EARLIER for h in before if h.due_at is not None]
+    asked = min((h.asked for h in before), default=_turn(db))
+    due_at = min([row.due_at, *since])
+    db.holds[scope, row.id] = HoldRow(asked, None, reason, due_at, row.attempt)
 
 
 def _turn(db: MemoryDatabase) -> int:
@@ -105,19 +103,41 @@ def rouse(db: MemoryDatabase, partitions: Collection[Partition], now: datetime) 
         row = db.launches.get(launch)
         if hold.reason == RATE and row is not None and row.partition in partitions:
             late = hold.due_at is not None and hold.due_at < row.due_at <= now
-            if row.state is State.DUE and late:
+            if row.state is State.DUE and late and hold.attempt == row.attempt:
                 count += _due_again(db, scope, row)
+    count += _sooner(db, partitions, now)
     for scope in {s for (s, _), h in db.holds.items() if h.claim is None and h.reason != RATE}:
         waiters = sorted(_waiters(db, scope), key=lambda x: x.priority)
-        if scope.kind == KEY:
-            most = waiters[0].concurrency_limit if waiters else None
-        else:
-            most = db.limits.get(scope, Limit()).max_running
-        places = len(waiters) if most is None else most - _running(db)[scope]
+        most = db.limits.get(scope, Limit()).max_running
         asleep = [x for x in waiters if x.state is State.DUE and x.due_at > now]
-        for row in asleep[: max(0, places - (len(waiters) - len(asleep)))]:
-            if row.partition in partitions:
+        awake, turn = len(waiters) - len(asleep), 0
+        for row in asleep:
+            own = row.concurrency_limit or 1 if scope.kind == KEY else most
+            places = len(waiters) if own is None else own - _running(db)[scope]
+            turn += places > 0
+            if 0 < turn <= places - awake and row.partition in partitions:
                 count += _due_again(db, scope, row)
+    return count
+
+
+def _sooner(db: MemoryDatabase, partitions: Collection[Partition], now: datetime) -> int:
+    """Shorten the waits for tokens that are longer than the rate asks for."""
+    count = 0
+    for scope in {s for (s, _), h in db.holds.items() if h.reason == RATE}:
+        limit = db.limits.get(scope, Limit())
+        waiters = sorted(_waiters(db, scope, rate=True), key=lambda x: x.due_at)
+        for turn, row in enumerate(waiters, 1):
+            if row.state is not State.DUE or row.due_at <= now or row.partition not in partitions:
+                continue
+            delay = 0.0
+            if limit.rate is not None:
+                tokens = limit.rate.filled(limit.tokens, limit.filled_at, now)
+                delay = (turn - tokens) / limit.rate.per_second
+            if delay <= 0:
+                count += _due_again(db, scope, row)
+            elif (row.due_at - now).total_seconds() > delay + 1:
+                row.due_at = now + timedelta(seconds=delay)
+                count += 1
     return count
 
 
@@ -128,15 +148,15 @@ def _due_again(db: MemoryDatabase, scope: Scope, row: LaunchRow) -> int:
     return 1
 
 
-def _waiters(db: MemoryDatabase, scope: Scope) -> list[LaunchRow]:
-    """Who waits for a place, in the order of asking."""
+def _waiters(db: MemoryDatabase, scope: Scope, *, rate: bool = False) -> list[LaunchRow]:
+    """Who waits for a place (or for a token), in the order of asking."""
     found = [
-        (h.asked, i)
+        (h.asked, i, h.attempt)
         for (s, i), h in db.holds.items()
-        if s == scope and h.claim is None and h.reason != RATE
+        if s == scope and h.claim is None and (h.reason == RATE) is rate
     ]
-    rows = [db.launches[i] for _, i in sorted(found) if i in db.launches]
-    return [x for x in rows if x.state in WAITING]
+    rows = [(db.launches[i], attempt) for _, i, attempt in sorted(found) if i in db.launches]
+    return [x for x, attempt in rows if x.state in WAITING and x.attempt == attempt]
 
 
 def _running(db: MemoryDatabase) -> Counter[Scope]:
@@ -189,6 +209,7 @@ def loads(
                         and x.due_at > now
                         and (h := db.holds.get((scope, x.id))) is not None
                         and h.claim is None
+                        and h.attempt == x.attempt
                     )
                     for x in mine
                 )

@@ -119,6 +119,7 @@ class HoldRow:
     claim: int | None = None
     reason: str | None = None
     due_at: datetime | None = None
+    attempt: int | None = None
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,8 @@ def admit(
             waiting[full] += 1
         elif spent is not None:
             ahead = owed[spent] + 1 - done.tokens[spent]
-            done.refused[a.id] = Refusal(RATE, spent, ahead / rates[spent].per_second)
+            again = min(_AGAIN_MOST, ahead / rates[spent].per_second)
+            done.refused[a.id] = Refusal(RATE, spent, again)
             owed[spent] += 1
         else:
             for s in most:

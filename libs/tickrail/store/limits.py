@@ -35,6 +35,8 @@ _SQL = load("limits")
 _KEYS_LOCK = 7_241_002
 _SCOPES_A_PASS = 500
 _PLACES_EVERY = timedelta(seconds=1)
+_SLACK = 1.0
+"""Seconds that a wait for a token may be too long before it is shortened."""
 _START = Scope(INSTALLATION, "", "")
 
 
@@ -71,7 +73,7 @@ def ask(cursor: Cursor, requests: Sequence[ClaimRequest]) -> Admission | None:
         cursor.execute(_SQL["take_tokens"], given)
     slots = {r.id: r.scheduled_at for r in requests}
     _refuse(cursor, decided, slots)
-    _end_waits(cursor, [could[i] for i in decided.granted], limits)
+    _end_waits(cursor, [could[i] for i in decided.granted])
     return decided
 
 
@@ -122,6 +124,8 @@ class OwnerLimits:
         count = cursor.rowcount
         if self._looked is None or not timedelta(0) <= now - self._looked < _PLACES_EVERY:
             self._looked = now
+            cursor.execute(_SQL["tokens_sooner"], {**keys, "slack": _SLACK})
+            count += cursor.rowcount
             tenant, scope, name = self._after
             keys |= {"tenant": tenant, "scope": scope, "name": name, "limit": _SCOPES_A_PASS}
             rows = cast("Any", cursor.execute(_SQL["places_free"], keys).fetchall())
@@ -208,6 +212,7 @@ def _refuse(cursor: Cursor, decided: Admission, slots: Mapping[LaunchId, datetim
             _SQL["wait"],
             {
                 **_columns(s for _, s, _ in waiting),
+                "installation": INSTALLATION,
                 "id": [i for i, _, _ in waiting],
                 "scheduled_at": [slots[i] for i, _, _ in waiting],
                 "reason": [r.reason for _, _, r in waiting],
@@ -219,11 +224,9 @@ def _refuse(cursor: Cursor, decided: Admission, slots: Mapping[LaunchId, datetim
         cursor.execute(_SQL["give_back"], {"id": back, "scheduled_at": [slots[i] for i in back]})
 
 
-def _end_waits(cursor: Cursor, granted: Sequence[Asker], limits: Mapping[Scope, Limit]) -> None:
-    """Of launches that are granted, the waits for what gives no place."""
-    pairs = [
-        (a.id, s) for a in granted for s in a.scopes if s in limits and limits[s].rate is not None
-    ]
+def _end_waits(cursor: Cursor, granted: Sequence[Asker]) -> None:
+    """Of launches that are granted: also where there is no limit any more."""
+    pairs = [(a.id, s) for a in granted for s in a.scopes]
     if pairs:
         given = {**_columns(s for _, s in pairs), "id": [i for i, _ in pairs]}
         cursor.execute(_SQL["end_waits"], given)

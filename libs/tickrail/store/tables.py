@@ -173,6 +173,7 @@ holds = Table(
     Column("priority", SmallInteger, nullable=False),
     Column("claim", BigInteger),
     Column("reason", Text),
+    Column("attempt", Integer),
     Column("due_at", INSTANT),
     Column("asked_at", INSTANT, nullable=False, server_default=text("clock_timestamp()")),
 )

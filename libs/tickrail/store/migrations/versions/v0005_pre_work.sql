@@ -48,7 +48,8 @@ create table limits (
 ) with (fillfactor = 50);
 
 -- Who holds a place under a limit, and who waits (claim is null), for what, and since when it is due:
--- while it waits, its launch is due later. A place whose launch no longer runs under that claim is
+-- while it waits, its launch is due later. It waits in one place at a time, and a wait is of its attempt
+-- alone. A place whose launch no longer runs under that claim is
 -- free, whoever ended it: the next claim under the limit sees that.
 create table holds (
   tenant_id uuid not null,
@@ -59,6 +60,7 @@ create table holds (
   priority smallint not null,
   claim bigint,
   reason text,
+  attempt int,
   due_at timestamptz,
   asked_at timestamptz not null default clock_timestamp(),
   primary key (tenant_id, scope, name, launch_id)
@@ -160,7 +162,7 @@ language sql stable security definer set search_path = pg_catalog, public as $$
     (select coalesce(jsonb_agg(jsonb_build_object(
          'shared', h.tenant_id <> l.tenant_id, 'kind', h.scope, 'reason', h.reason)), '[]')
      from public.holds h
-     where h.claim is null and h.launch_id = l.id
+     where h.claim is null and h.launch_id = l.id and h.attempt = l.attempt
        and (h.tenant_id, h.scope, h.name) in (
          ('00000000-0000-0000-0000-000000000000'::uuid, 'queue', l.queue),
          (l.tenant_id, 'queue', l.queue), (l.tenant_id, 'tenant', ''),
