@@ -19,7 +19,16 @@ from tests.support import memory_store, memory_tables, memory_worker
 from tickrail.core import offsets
 from tickrail.core.ports import FenceReport
 from tickrail.core.states import State
-from tickrail.engine import deadletters, membership, ownership, reaper, run_ends, runs, takeover
+from tickrail.engine import (
+    deadletters,
+    membership,
+    ownership,
+    reaper,
+    run_ends,
+    run_record,
+    runs,
+    takeover,
+)
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Needs = Callable[[Event], bool]
@@ -358,14 +367,14 @@ def _claims_are_not_extended(patch: pytest.MonkeyPatch) -> None:
 @bug()
 def _stale_results_keep_their_offset(patch: pytest.MonkeyPatch) -> None:
     """Nothing is done about the offset of a result that came too late."""
-    right = runs.Runs._report
+    right = run_record.Recorder._report
 
     def report(self: Any, a: Any, outcome: Any, state: Any) -> None:
         right(self, a, outcome, state)
         if state is None:
             a.offset = -1
 
-    patch.setattr(runs.Runs, "_report", report)
+    patch.setattr(run_record.Recorder, "_report", report)
 
 
 @bug()

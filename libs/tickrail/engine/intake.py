@@ -26,8 +26,9 @@ from tickrail.core.offsets import OffsetTracker
 from tickrail.core.ports_bus import Assignment, Consumer, Position, Record
 from tickrail.core.ports_metrics import Metrics
 from tickrail.core.ports_worker import ClaimAnswer, ClaimRequest, WorkerStore
+from tickrail.engine.active import Active
 from tickrail.engine.isolate import each_apart
-from tickrail.engine.runs import Active, Runs
+from tickrail.engine.runs import Runs
 
 log = structlog.get_logger("tickrail.intake")
 

@@ -8,32 +8,25 @@ claim is ours in the database; else it is stale and changes nothing.
 from __future__ import annotations
 
 import json
-import random
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.dead_letters import reason_of
 from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, TIMED_OUT, Executor, Outcome, Run
 from tickrail.core.ids import JobId, LaunchId
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
-from tickrail.core.ports_worker import (
-    Claimed,
-    Extension,
-    Finish,
-    WorkerStore,
-)
-from tickrail.core.states import State
-from tickrail.engine.run_ends import finish_of, reason_label
+from tickrail.core.ports_worker import Claimed, Extension, WorkerStore
+from tickrail.engine.active import Active, JobText
+from tickrail.engine.run_record import Recorder
 from tickrail.engine.run_reports import RunReports
 
 log = structlog.get_logger("tickrail.runs")
@@ -49,35 +42,6 @@ NOT_SERVED = "not_served"
 def _measured_from_end(schedule: Mapping[str, Any] | None) -> bool:
     """Whether the next slot of a canonical schedule is measured from the end of a launch."""
     return schedule is not None and schedule.get("measured_from") == "completion"
-
-
-@dataclass(frozen=True, slots=True)
-class JobText:
-    """What a run needs of its job's definition."""
-
-    name: str
-    target: Mapping[str, Any]
-    payload: object
-    timeout: float
-    retry: Mapping[str, Any]  # read when an attempt fails
-    wakes: bool
-
-
-@dataclass(slots=True, eq=False)
-class Active:
-    """A claimed attempt. `sent`: the monotonic time at which its claim was last asked for."""
-
-    claimed: Claimed
-    sent: float
-    place: tuple[str, int, int]
-    offset: int
-    trace: str | None = None
-    job: JobText | None = None
-    run: Run | None = None
-    extended: bool = False
-    stopping: bool = False
-    named: bool = False
-    claimed_at: float = field(default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +99,7 @@ class Runs:
         self._metrics = metrics
         self._settings = settings
         self._offset_done = offset_done
-        self._letters = letters
+        self._recorder = Recorder(store, metrics, letters)
         self._reports = reports
         # Neither by launch nor by claim: after a pause, this worker may hold a later attempt of a
         # launch and still run the earlier one; and a database that lost its last transactions
@@ -278,85 +242,19 @@ class Runs:
             # Results come in crowds: one commit for those of the next moment too.
             threading.Event().wait(self._settings.gather)
         batch = [self._ended.popleft() for _ in range(min(len(self._ended), self._settings.batch))]
-        try:
-            ends = [self._finish(a, o) for a, o in batch]
-            answer = self._store.finish(ends)
-        except BaseException:
-            self._ended.extendleft(reversed(batch))
-            raise
-        dead: list[Active] = []
-        succeeded = 0
-        for (a, outcome), end in zip(batch, ends, strict=True):
-            state = answer.states.get(a.claimed.id)
-            if state is State.SUCCEEDED:
-                succeeded += 1
-            else:
-                self._report(a, outcome, state)
-            if state in (State.DEAD, State.ABANDONED):
-                reason = reason_of(state, json.loads(end.result))
-                self._metrics.count("dead_letters_total", reason=reason.value)
-                dead.append(a)
-            self._forget(a)
-            self._offset_done(a.place, a.offset)
-        if succeeded:
-            self._metrics.count("launches_total", succeeded, outcome=State.SUCCEEDED.value)
-        if dead:
-            self._post(dead)
-        log.debug("finished", succeeded=succeeded, others=len(batch) - succeeded)
+        self._recorder.record(
+            batch, self._over, lambda kept: self._ended.extendleft(reversed(kept))
+        )
         return len(batch)
+
+    def _over(self, a: Active) -> None:
+        self._forget(a)
+        self._offset_done(a.place, a.offset)
 
     def _forget(self, a: Active) -> None:
         self._active.pop(a, None)
         if self._latest.get(a.claimed.id) is a:
             del self._latest[a.claimed.id]
-
-    def _post(self, dead: Sequence[Active]) -> None:
-        """Publish dead letters; what does not arrive stays owed, and the owner publishes it."""
-        try:
-            owed = self._store.owed([(a.claimed.id, a.claimed.scheduled_at) for a in dead])
-            settled = self._letters(owed)
-            if settled:
-                self._store.settle(settled)
-        except UnavailableError as e:
-            log.warning("dead_letters_still_owed", count=len(dead), error=str(e))
-
-    def _finish(self, a: Active, o: Outcome) -> Finish:
-        return finish_of(
-            a.claimed,
-            o,
-            started=a.run is not None,
-            retry=None if a.job is None else a.job.retry,
-            wakes=a.job is None or a.job.wakes,
-            spread=random.random(),  # noqa: S311 - spreads a backoff, keeps no secret
-        )
-
-    def _report(self, a: Active, o: Outcome, state: State | None) -> None:
-        """Count and tell an end that is not a success."""
-        c = a.claimed
-        if state is None:
-            self._metrics.count("stale_results_total")
-            log.warning(
-                "stale_result",
-                launch=str(c.id),
-                job=str(c.job),
-                attempt=c.attempt,
-                claim=c.claim,
-                outcome=o.outcome,
-            )
-            return
-        if state is State.DUE:
-            self._metrics.count("retries_total", reason=reason_label(o))
-        else:
-            self._metrics.count("launches_total", outcome=state.value)
-        log.warning(
-            "attempt_failed",
-            launch=str(c.id),
-            job=str(c.job),
-            attempt=c.attempt,
-            outcome=o.outcome,
-            state=state.value,
-            error=o.message,
-        )
 
     # --- keep -------------------------------------------------------------------------------------
 
