@@ -87,6 +87,30 @@ def test_all_workers_together_never_exceed_a_limit(bed: PostgresBed) -> None:
     assert bed.value("select count(*) from holds where claim is not null") == 0
 
 
+def test_keys_alone_are_never_exceeded(bed: PostgresBed) -> None:
+    """No limit has a row here, so nothing but the locks of the keys keeps the workers apart."""
+    job = make_job(bed, overlap="allow")
+    keyed = [{"concurrency_key": f"k{n}", "concurrency_limit": 2} for n in range(8)]
+    launches = [make_launch(bed, job, **keyed[n % 8]) for n in range(8 * 24)]
+    stores = [bed.worker() for _ in range(CLAIMERS)]
+    asked = [ClaimRequest(x, bed.row(x).scheduled_at, 1) for x in launches]
+    gate = threading.Barrier(CLAIMERS)
+
+    def claim(number: int) -> None:
+        mine = [asked[n : n + 8] for n in range(8 * number, len(asked), 8 * CLAIMERS)]
+        for batch in mine:
+            gate.wait(30)
+            stores[number].claim(batch, f"w-{number}")
+
+    with ThreadPoolExecutor(CLAIMERS) as pool:
+        for done in [pool.submit(claim, n) for n in range(CLAIMERS)]:
+            done.result()
+    running = bed.conn.execute(
+        "select concurrency_key, count(*) from launches where state = 'running' group by 1"
+    ).fetchall()
+    assert dict(running) == {f"k{n}": 2 for n in range(8)}
+
+
 def test_a_limit_is_used_whole(bed: PostgresBed) -> None:
     """What four workers get at the same moment is as much as the limit gives."""
     bed.set_limit(EVERYBODY, Limit(max_running=7))
