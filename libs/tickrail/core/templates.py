@@ -18,13 +18,46 @@ from tickrail.core.execution import Run
 NAMES = ("job.name", "job.id", "launch.id", "scheduled_at", "attempt")
 EXPECTED = "payload, payload.<place>, " + ", ".join(NAMES)
 MAX_PLACEHOLDERS = 200
+"""In one text."""
+MAX_FILLED = 1024 * 1024
+"""Characters that all placeholders of a body, or of what stands round it, put in together: a small
+document may name a large payload many thousand times."""
 
 _TOKEN = re.compile(r"\\\{\{|\{\{([^{}]{0,1000})\}\}|\{\{")
 _KEY = re.compile(r"[^\s.{}]{1,200}")
 
 
-class MissingValueError(Exception):
+class FillError(Exception):
+    """A template cannot be filled in; `str()` says why."""
+
+
+class MissingValueError(FillError):
     """A placeholder names a place that the payload does not have."""
+
+
+class TooMuchError(FillError):
+    """The placeholders would put in more than may be."""
+
+
+class Room:
+    """How much placeholders may still put in. For the templates of one request."""
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, characters: int = MAX_FILLED) -> None:
+        """Nothing is put in yet."""
+        self._left = self._most = characters
+
+    def take(self, text: str) -> str:
+        """The text, for which there is room.
+
+        Raises:
+            TooMuchError: there is not.
+        """
+        self._left -= len(text)
+        if self._left < 0:
+            raise TooMuchError(f"the placeholders put in more than {self._most} characters")
+        return text
 
 
 class Placeholder(NamedTuple):
@@ -69,19 +102,21 @@ class Template:
         """The text with each placeholder as `shown` has it."""
         return "".join(p if isinstance(p, str) else shown(p) for p in self.parts)
 
-    def render(self, run: Run, quoted: Callable[[str], str] = str) -> str:
+    def render(self, run: Run, room: Room, quoted: Callable[[str], str] = str) -> str:
         """The text for a run; what is no string is written as JSON.
 
         Raises:
-            MissingValueError: the payload lacks a place.
+            FillError: the payload lacks a place, or there is no room.
         """
-        return self.fill(lambda p: quoted(text_of(p.value(run))))
+        return self.fill(lambda p: quoted(room.take(text_of(p.value(run)))))
 
-    def value(self, run: Run) -> object:
+    def value(self, run: Run, room: Room) -> object:
         """As `render`; a template that is one placeholder and nothing else is that value itself."""
         if len(self.parts) == 1 and isinstance(only := self.parts[0], Placeholder):
-            return only.value(run)
-        return self.render(run)
+            value = only.value(run)
+            room.take(text_of(value))
+            return value
+        return self.render(run, room)
 
 
 def parse_template(text: str) -> Template:
@@ -135,18 +170,18 @@ def compile_value(value: object) -> object:
     return value
 
 
-def render_value(compiled: object, run: Run) -> object:
+def render_value(compiled: object, run: Run, room: Room) -> object:
     """The JSON value for a run.
 
     Raises:
-        MissingValueError: the payload lacks a place.
+        FillError: the payload lacks a place, or there is no room.
     """
     if isinstance(compiled, Template):
-        return compiled.value(run)
+        return compiled.value(run, room)
     if isinstance(compiled, Mapping):
-        return {key: render_value(item, run) for key, item in compiled.items()}
+        return {key: render_value(item, run, room) for key, item in compiled.items()}
     if isinstance(compiled, list):
-        return [render_value(item, run) for item in compiled]
+        return [render_value(item, run, room) for item in compiled]
     return compiled
 
 

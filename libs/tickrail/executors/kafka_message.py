@@ -14,7 +14,7 @@ from tickrail.core.execution import OK, Outcome, Run, one_line
 from tickrail.core.ports_bus import BusError, Delivery, Headers, UnknownTopicError
 from tickrail.core.target_kafka import Kafka, topic_refusal
 from tickrail.core.targets import parse_target
-from tickrail.core.templates import MissingValueError, compile_value, render_value, text_of
+from tickrail.core.templates import FillError, Room, compile_value, render_value, text_of
 from tickrail.executors.http_rules import instant_text
 
 Topics = Callable[[UUID], Sequence[str]]
@@ -91,15 +91,16 @@ def message_of(run: Run, target: Kafka) -> tuple[bytes | None, bytes, Headers]:
     """Key, value and headers of a run's message; Tickrail's own headers last.
 
     Raises:
-        RefusedError: the payload has no place that a template names.
+        RefusedError: the payload has no place that a template names, or the message grows too long.
     """
+    room = Room()
     try:
-        key = None if target.key is None else _text(target.key, run).encode()
-        headers = [(name, _text(value, run).encode()) for name, value in target.headers]
+        key = None if target.key is None else _text(target.key, run, room).encode()
+        headers = [(name, _text(value, run, room).encode()) for name, value in target.headers]
         value = run.payload
         if target.value is not None:
-            value = render_value(compile_value(target.value), run)
-    except MissingValueError as error:
+            value = render_value(compile_value(target.value), run, room)
+    except FillError as error:
         raise RefusedError("invalid_target", str(error)) from error
     body = value if target.value is not None and isinstance(value, str) else json_text(value)
     return key, body.encode(), [*headers, *own_headers(run)]
@@ -124,8 +125,8 @@ def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _text(text: str, run: Run) -> str:
-    return text_of(render_value(compile_value(text), run))
+def _text(text: str, run: Run, room: Room) -> str:
+    return text_of(render_value(compile_value(text), run, room))
 
 
 def landed(topic: str, report: Delivery) -> Outcome:

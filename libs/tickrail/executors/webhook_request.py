@@ -32,13 +32,12 @@ from tickrail.core.target_webhook import (
 )
 from tickrail.core.targets import parse_target
 from tickrail.core.templates import (
-    MissingValueError,
-    Placeholder,
+    FillError,
+    Room,
     Template,
     compile_value,
     parse_template,
     render_value,
-    text_of,
 )
 from tickrail.executors.http_rules import Endpoint, RawHeaders, endpoint, instant_text
 
@@ -193,10 +192,11 @@ def outgoing(prepared: Prepared, run: Run, secrets: Mapping[str, bytes], now: da
     """
     target = prepared.target
     try:
-        to = prepared.to if prepared.url is None else _endpoint(prepared.url, run)
+        room = Room()
+        to = prepared.to if prepared.url is None else _endpoint(prepared.url, run, room)
         body, content_type = _body(prepared, run)
-        own = tuple(_header(h, run, secrets) for h in prepared.headers)
-    except MissingValueError as error:
+        own = tuple(_header(h, run, room, secrets) for h in prepared.headers)
+    except FillError as error:
         raise invalid(f"a template cannot be filled in: {error}") from error
     ours: RawHeaders = [
         (b"Idempotency-Key", str(run.launch_id).encode()),
@@ -214,11 +214,8 @@ def outgoing(prepared: Prepared, run: Run, secrets: Mapping[str, bytes], now: da
     return Outgoing(target.method, to, body, content_type, own, ours, signature)
 
 
-def _endpoint(url: Template, run: Run) -> Endpoint:
-    def shown(placeholder: Placeholder) -> str:
-        return quote(text_of(placeholder.value(run)), safe="")
-
-    filled = url.fill(shown)
+def _endpoint(url: Template, run: Run, room: Room) -> Endpoint:
+    filled = url.render(run, room, lambda text: quote(text, safe=""))
     plain = urlsplit(url.fill(lambda _: "x")).path.split("/")
     parts = urlsplit(filled).path.split("/")
     # A value has no slash left, so both have the same segments; one that became a step up is none
@@ -236,7 +233,9 @@ def _body(prepared: Prepared, run: Run) -> tuple[bytes, bytes]:
     target = prepared.target
     if target.method in WITHOUT_BODY or (prepared.body is None and run.payload is None):
         return b"", _JSON
-    value = run.payload if prepared.body is None else render_value(prepared.body, run)
+    value = (
+        run.payload if prepared.body is None else render_value(prepared.body, run, Room(MAX_BODY))
+    )
     text = isinstance(value, str) and prepared.body is not None and isinstance(target.body, str)
     try:
         body = value.encode() if text and isinstance(value, str) else _json(value)
@@ -256,14 +255,16 @@ def _json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _header(header: _Header, run: Run, secrets: Mapping[str, bytes]) -> tuple[bytes, bytes, bool]:
+def _header(
+    header: _Header, run: Run, room: Room, secrets: Mapping[str, bytes]
+) -> tuple[bytes, bytes, bool]:
     name, value = header
     if isinstance(value, bytes):
         return name, value, False
     if isinstance(value, SecretRef):
         text, secret = secrets[value.name].decode("utf-8", "replace").strip(), True
     else:
-        text, secret = value.render(run).strip(" \t"), False
+        text, secret = value.render(run, room).strip(" \t"), False
     longest = MAX_BODY if secret else MAX_HEADER_VALUE
     if len(text) > longest or not HEADER_VALUE.fullmatch(text):
         raise invalid(f"the header {name.decode()} would have a value that HTTP cannot carry")

@@ -9,7 +9,10 @@ import pytest
 from tests.support.runs import make_run
 
 from tickrail.core.templates import (
+    MAX_PLACEHOLDERS,
     MissingValueError,
+    Room,
+    TooMuchError,
     compile_value,
     parse_template,
     render_value,
@@ -55,7 +58,7 @@ def run(payload: Any = PAYLOAD) -> Any:
     ],
 )
 def test_text(text: str, shown: str) -> None:
-    assert parse_template(text).render(run()) == shown
+    assert parse_template(text).render(run(), Room()) == shown
 
 
 @pytest.mark.parametrize(
@@ -100,12 +103,12 @@ def test_what_is_no_template_is_refused_with_a_hint(text: str) -> None:
 def test_a_place_that_the_payload_lacks(path: str) -> None:
     template = parse_template(f"{{{{ payload.{path} }}}}")
     with pytest.raises(MissingValueError, match=r"the payload has no "):
-        template.render(run())
+        template.render(run(), Room())
 
 
 def test_names_of_python_are_no_places() -> None:
     with pytest.raises(MissingValueError):
-        parse_template("{{ payload.__class__ }}").render(run())
+        parse_template("{{ payload.__class__ }}").render(run(), Room())
 
 
 def test_values_keep_their_kind_where_they_stand_alone() -> None:
@@ -117,7 +120,7 @@ def test_values_keep_their_kind_where_they_stand_alone() -> None:
             r"\{{ key }}": r"\{{ no }}",
         }
     )
-    assert render_value(compiled, run()) == {
+    assert render_value(compiled, run(), Room()) == {
         "whole": PAYLOAD,
         "list": [[1, {"deep": "x"}], 2.5, 7, None],
         "mixed": "n=2.5",
@@ -126,6 +129,28 @@ def test_values_keep_their_kind_where_they_stand_alone() -> None:
 
 
 def test_what_a_value_holds_is_no_template() -> None:
-    assert parse_template("{{ payload.a }}").render(run({"a": "{{ launch.id }}"})) == (
+    assert parse_template("{{ payload.a }}").render(run({"a": "{{ launch.id }}"}), Room()) == (
         "{{ launch.id }}"
     )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["{{ payload }}" * MAX_PLACEHOLDERS] * 50,
+        ["{{ payload }}"] * 8_000,
+        {"a": {"b": ["<{{ payload.text }}>"] * 8_000}},
+    ],
+)
+def test_a_payload_that_is_named_often_ends_where_there_is_no_room(value: Any) -> None:
+    large = run({"text": "x" * 60_000})
+    compiled = compile_value(value)
+    with pytest.raises(TooMuchError, match="more than 1048576 characters"):
+        render_value(compiled, large, Room())
+
+
+def test_what_has_room_is_put_in() -> None:
+    compiled = compile_value(["{{ payload.text }}", "<{{ payload.text }}>"])
+    assert render_value(compiled, run(), Room(6)) == ["a b", "<a b>"]
+    with pytest.raises(TooMuchError):
+        render_value(compiled, run(), Room(5))

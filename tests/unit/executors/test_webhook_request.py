@@ -125,13 +125,14 @@ def test_header_values_are_templates_or_secrets() -> None:
         ({"headers": {"X": "{{ payload.long }}"}}, "the header X"),
         ({"headers": {"X": {"secret": "pem"}}}, "the header X"),
         ({"url": URL + "?q={{ payload.long }}"}, "the URL cannot be called"),
-        ({"body": "{{ payload.long }}" * 180}, "the body has"),
+        ({"body": "{{ payload.long }}" * 180}, "more than 1048576 characters"),
+        ({"body": ["{{ payload.quotes }}"] * 90}, "the body has"),
         ({"signature": {"secrets": [{"secret": "broken"}]}}, "no base64"),
     ],
 )
 def test_what_cannot_be_sent(fields: dict[str, Any], said: str) -> None:
     secrets = {"pem": b"line\nline", "broken": b"whsec_!!!"}
-    payload = {"line": "a\r\nHost: x", "wide": "€", "long": "x" * 6000}
+    payload = {"line": "a\r\nHost: x", "wide": "€", "long": "x" * 6000, "quotes": '"' * 6000}
     message = refused(payload=payload, secrets=secrets, **fields)
     assert said in message
     assert "line\nline" not in message
@@ -240,3 +241,16 @@ def test_redirects_that_lead_nowhere(location: str) -> None:
 def test_a_redirect_in_utf_8() -> None:
     request = redirected(sent(), 302, "/ü".encode())
     assert request.to.path == b"/%C3%BC"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"body": ["{{ payload }}" * 200] * 50},
+        {"url": URL + "/" + "{{ payload }}" * 200},
+        {"headers": {f"x-{n}": "{{ payload }}" * 200 for n in range(20)}},
+    ],
+)
+def test_a_small_target_does_not_grow_without_bound(fields: dict[str, Any]) -> None:
+    whole: dict[str, Any] = {"payload": "x" * 60_000, **fields}
+    assert "more than 1048576 characters" in refused(**whole)
