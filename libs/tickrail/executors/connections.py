@@ -15,14 +15,14 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import httpcore
 
-from tickrail.core.clock import Clock
 from tickrail.executors.egress import EgressGuard, RefusedError, UnresolvedError, is_address
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.http_rules import Endpoint
-from tickrail.executors.kept import Kept
+from tickrail.executors.lookups import Lookups, Question
 from tickrail.executors.streams import Backend
 from tickrail.executors.tls import Certificates, own_context, usual_context
 from tickrail.executors.webhook_request import CertainError, invalid
@@ -94,7 +94,6 @@ class Connections:
         self,
         guard: EgressGuard,
         threads: Executor,
-        clock: Clock,
         *,
         connect_timeout: float,
         keep_alive: float,
@@ -119,10 +118,7 @@ class Connections:
         self._backend = Backend()
         self._tls = usual_context(ca_file)
         self._contexts: OrderedDict[Certificates, ssl.SSLContext] = OrderedDict()
-        # The guard keeps answers; here, one question serves all who ask at the same time.
-        self._lookups: Kept[tuple[str, int, EgressPolicy], list[str]] = Kept(
-            lambda place: guard.lookup(*place), threads, clock, 0.0
-        )
+        self._lookups = Lookups(guard)
         self._sweeper: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -161,7 +157,7 @@ class Connections:
                 ) from error
             raise
 
-    async def take(self, door: Door) -> Connection:
+    async def take(self, door: Door, tenant: UUID) -> Connection:
         """A connection that no other call uses; inside `place`.
 
         Raises:
@@ -175,7 +171,7 @@ class Connections:
                 return found
             try:
                 async with asyncio.timeout(self._connect_timeout) as limit:
-                    return await self._connect(door)
+                    return await self._connect(door, tenant)
             except TimeoutError as error:
                 if limit.expired():
                     message = f"no connection to {door.host}"
@@ -203,6 +199,7 @@ class Connections:
 
     async def close(self) -> None:
         """Close every idle connection."""
+        self._lookups.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
@@ -210,8 +207,8 @@ class Connections:
             while idle:
                 await idle.pop().aclose()
 
-    async def _connect(self, door: Door) -> Connection:
-        addresses = await self._addresses(door)
+    async def _connect(self, door: Door, tenant: UUID) -> Connection:
+        addresses = await self._addresses(door, tenant)
         context = await self._context(door) if door.scheme == "https" else None
         stream = await self._dial(addresses, door)
         if context is not None:
@@ -222,7 +219,7 @@ class Connections:
             keepalive_expiry=self._keep_alive,
         )
 
-    async def _addresses(self, door: Door) -> list[str]:
+    async def _addresses(self, door: Door, tenant: UUID) -> list[str]:
         place = (door.host, door.port, door.policy)
         found = self._guard.known(*place)
         if found is not None:
@@ -230,7 +227,7 @@ class Connections:
         try:
             if is_address(door.host):  # nobody is asked: no thread is needed
                 return self._guard.lookup(*place)
-            return await self._lookups.get(place)
+            return await self._lookups.get(Question(tenant, *place))
         except RefusedError as error:
             raise CertainError("refused_egress", str(error), retryable=False) from error
         except UnresolvedError as error:

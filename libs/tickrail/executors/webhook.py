@@ -151,7 +151,6 @@ class WebhookExecutor:
         self._pool = Connections(
             guard,
             self._threads,
-            clock,
             connect_timeout=self._settings.connect_timeout,
             keep_alive=self._settings.keep_alive,
             idle_per_origin=self._settings.idle_per_origin,
@@ -339,7 +338,7 @@ class WebhookExecutor:
         """One request and its answer: status, headers by lower name, the start of the body."""
         to = request.to
         async with self._pool.place(to):
-            connection = await self._pool.take(door)
+            connection = await self._pool.take(door, call.run.tenant_id)
             try:
                 call.sent = True
                 response = await connection.handle_async_request(

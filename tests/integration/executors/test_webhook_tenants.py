@@ -352,3 +352,37 @@ def test_a_call_that_gets_no_turn_is_put_off(monkeypatch: pytest.MonkeyPatch) ->
         assert (busy.outcome, busy.certain, busy.snooze) == ("origin_busy", True, 2.0)
         receiver.released.set()
         until(lambda: len(outcomes) == 1)
+
+
+def test_names_of_one_tenant_that_are_not_answered_hold_up_no_other() -> None:
+    released, asked = threading.Event(), list[str]()
+
+    def resolve(host: str, _: int) -> list[str]:
+        asked.append(host)
+        if host.startswith("dead"):
+            released.wait(60)
+            raise OSError("no answer")
+        return ["127.0.0.1"]
+
+    clock = SystemClock()
+    executor = WebhookExecutor(EgressGuard(LOOPBACK, clock, resolve), clock, facts=Facts())
+    outcomes = Outcomes()
+    with Receiver(answer("200 OK")) as receiver:
+        dead = [
+            make_run({"webhook": {"url": f"http://dead{n}.example"}}, tenant_id=UUID(int=9))
+            for n in range(200)
+        ]
+        for run in dead:
+            executor.start(run, outcomes.done)
+        until(lambda: len(asked) >= 4)
+        url = receiver.url().replace("127.0.0.1", "alive.example")
+        assert call(executor, url).outcome == "ok"
+        assert len(asked) == 5, "four of one tenant at a time"
+        for run in dead:
+            executor.cancel(run, "cancelled")
+        assert {outcomes.of(run).outcome for run in dead} == {"cancelled"}
+        # What nobody waits for any more is not asked for.
+        released.set()
+        assert call(executor, url, tenant=9).outcome == "ok"
+        assert [host for host in asked if host != "alive.example"] == asked[:4]
+    executor.close(0)
