@@ -47,8 +47,14 @@ class BadAccountError(LookupError):
     pass
 
 
+class MuteError(LookupError):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 _ENDS: dict[str, Callable[[], object]] = {
     "raises": lambda: _raise(BadAccountError("no account")),
+    "mute": lambda: _raise(MuteError()),
     "retry": lambda: _raise(Retry("busy", after=7)),
     "snooze": lambda: _raise(Snooze(8)),
     "fail": lambda: _raise(Fail("gone")),

@@ -290,16 +290,16 @@ def returned(value: object, log: bytes = b"") -> Outcome:
 def raised(error: BaseException, log: bytes = b"") -> Outcome:
     """The end of a run that raised: a failure, or what Retry, Snooze and Fail ask for."""
     if isinstance(error, Snooze):
-        message = one_line(str(error) or f"snoozed for {error.seconds:g} s")
+        message = one_line(told(error) or f"snoozed for {error.seconds:g} s")
         body = bounded_text(log, tail=True)
         return Outcome(ok=False, outcome=SNOOZED, snooze=error.seconds, message=message, body=body)
     classes = tuple(f"raised_{_named(c)}" for c in type(error).__mro__ if c is not object)
-    trace = "".join(traceback.format_exception(error)).encode(errors="replace")
+    trace = _trace(error).encode(errors="replace")
     return Outcome(
         ok=False,
         outcome=classes[0],
         retryable=not isinstance(error, Fail),
-        message=one_line(f"{type(error).__name__}: {error}{_place(error)}"),
+        message=one_line(f"{type(error).__name__}: {told(error)}{_place(error)}"),
         body=bounded_text(log + trace, tail=True),
         retry_after=error.after if isinstance(error, Retry) else None,
         classes=classes[1:],
@@ -339,12 +339,28 @@ def _unfit(value: object, limit: int) -> str | None:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         problems = list(json_problems(json.loads(text), ""))
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"is no JSON ({error})"
+    except Exception as error:  # noqa: BLE001 - a value's own methods may raise anything
+        return f"is no JSON ({told(error)})"
     if problems:
         return f"{problems[0].message} (at {problems[0].pointer or '/'})"
     size = len(text.encode())
     return f"has {size} bytes of JSON, more than {limit}" if size > limit else None
+
+
+def told(error: BaseException) -> str:
+    """The text of an exception, whatever its `__str__` does."""
+    try:
+        return str(error)
+    except BaseException as inner:  # noqa: BLE001 - a text must not end what it tells of
+        return f"<no text: its __str__ raised {type(inner).__name__}>"
+
+
+def _trace(error: BaseException) -> str:
+    """The stack trace, as far as it can be had."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as inner:  # noqa: BLE001 - as above
+        return f"<no stack trace: {type(inner).__name__}>\n"
 
 
 def _place(error: BaseException) -> str:

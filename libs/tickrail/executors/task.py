@@ -26,6 +26,7 @@ from tickrail.core.tasks import (
     ArgumentsError,
     Task,
     not_started,
+    told,
     unknown_task,
 )
 from tickrail.executors.task_loop import TaskLoop
@@ -194,16 +195,18 @@ class TaskExecutor:
         except OSError as error:
             message = one_line(f"no process for the task: {error.strerror or error}")
             return Outcome(ok=False, outcome="cannot_start", message=message)
-        except Exception as error:  # noqa: BLE001 - the border of one run
-            _log.exception("task failed inside", task=one.title)
-            message = one_line(f"{type(error).__name__}: {error}")
-            return Outcome(ok=False, outcome="internal", certain=False, message=message)
+        except BaseException as error:  # noqa: BLE001 - the border of one run
+            return _failed_inside(one, error)
 
     # --- on the loop ------------------------------------------------------------------------------
 
     def _spawn(self, loop: TaskLoop, one: TaskRun) -> None:
         async def drive() -> None:
-            self._end(one, await one.on_loop())
+            try:
+                outcome = await one.on_loop()
+            except BaseException as error:  # noqa: BLE001 - the border of one run
+                outcome = _failed_inside(one, error)
+            self._end(one, outcome)
 
         def begun(task: asyncio.Task[None]) -> None:
             one.coroutine = task
@@ -230,6 +233,13 @@ class TaskExecutor:
             one.done(one.run, outcome)
         except Exception:  # noqa: BLE001 - the border to the caller
             _log.exception("an outcome was not taken", launch=str(one.run.launch_id))
+
+
+def _failed_inside(one: TaskRun, error: BaseException) -> Outcome:
+    """How a run ended whose end cannot be told: its claim must not be kept for ever."""
+    message = one_line(f"{type(error).__name__}: {told(error)}")
+    _log.error("task failed inside", task=one.title, error=message)
+    return Outcome(ok=False, outcome="internal", certain=False, message=message)
 
 
 def _on_loop(task: Task) -> bool:

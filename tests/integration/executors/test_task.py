@@ -58,6 +58,58 @@ async def abroken() -> None:
     raise PaymentError("no money")
 
 
+class MuteError(ValueError):
+    """An exception that cannot be told."""
+
+    def __str__(self) -> str:
+        raise SystemExit(7)
+
+
+class OddError(ValueError):
+    """One that cannot even be looked at."""
+
+    @property
+    def __traceback__(self) -> Any:
+        raise RuntimeError("no")
+
+
+class OddDict(dict[str, int]):
+    """A value that cannot be written."""
+
+    def items(self) -> Any:
+        raise MuteError
+
+
+@app.task
+def mute() -> None:
+    raise MuteError
+
+
+@app.task
+async def amute() -> None:
+    raise MuteError
+
+
+@app.task
+def odd() -> None:
+    raise OddError
+
+
+@app.task
+async def aodd() -> None:
+    raise OddError
+
+
+@app.task
+def odd_value() -> OddDict:
+    return OddDict(a=1)
+
+
+@app.task
+async def aodd_value() -> OddDict:
+    return OddDict(a=1)
+
+
 @app.task
 def exits() -> None:
     raise SystemExit(3)
@@ -175,6 +227,32 @@ def test_what_a_function_raises_is_named_with_its_classes(executor: TaskExecutor
         assert f"in {name}" in found.body
         assert "task_run.py" not in found.body
     assert run(executor, "exits").outcome == "raised_SystemExit"
+
+
+@pytest.mark.parametrize("name", ["mute", "amute"])
+def test_an_exception_without_a_text_is_named_all_the_same(
+    executor: TaskExecutor, name: str
+) -> None:
+    found = run(executor, name)
+    assert (found.ok, found.outcome, found.certain) == (False, "raised_MuteError", True)
+    assert found.classes[0] == "raised_ValueError"
+    assert found.message.startswith("MuteError: <no text: its __str__ raised SystemExit>")
+    assert f"in {name}" in found.body
+
+
+@pytest.mark.parametrize("name", ["odd", "aodd"])
+def test_what_cannot_be_told_ends_nevertheless(executor: TaskExecutor, name: str) -> None:
+    found = run(executor, name)
+    assert (found.ok, found.outcome, found.certain) == (False, "internal", False)
+    assert executor.running == 0
+    assert run(executor, "aadd", a=2).ok  # the loop goes on
+
+
+@pytest.mark.parametrize("name", ["odd_value", "aodd_value"])
+def test_a_value_that_raises_is_not_kept(executor: TaskExecutor, name: str) -> None:
+    found = run(executor, name)
+    assert (found.ok, found.value) == (True, None)
+    assert found.message.startswith("the returned value is not kept: it is no JSON (<no text")
 
 
 def test_a_function_says_what_is_to_happen(executor: TaskExecutor) -> None:

@@ -84,6 +84,7 @@ def test_an_async_function_runs_there_too(executor: TaskExecutor) -> None:
     ("how", "fields"),
     [
         ("raises", {"outcome": "raised_BadAccountError", "retryable": True, "certain": True}),
+        ("mute", {"outcome": "raised_MuteError", "retryable": True, "certain": True}),
         ("retry", {"outcome": "raised_Retry", "retry_after": 7.0}),
         ("snooze", {"outcome": "snoozed", "snooze": 8.0}),
         ("fail", {"outcome": "raised_Fail", "retryable": False}),
