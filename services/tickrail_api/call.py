@@ -137,11 +137,6 @@ class Call:
         return self._tenant
 
     @property
-    def names_tenant(self) -> bool:
-        """Whether this is about a tenant's data: its own key asks, or an operator named it."""
-        return self._tenant is not None
-
-    @property
     def for_tenant(self) -> bool:
         """Whether this is about a tenant: its own key's, or the one that an operator named."""
         return self._tenant is not None

@@ -22,6 +22,7 @@ from tickrail.bus.topics import (
 from tickrail.bus.version import check_broker
 from tickrail.core.clock import Clock
 from tickrail.core.ids import LaunchId
+from tickrail.core.limits import CLASS_WEIGHTS
 from tickrail.core.ports import OwedLetter
 from tickrail.engine.deadletters import LetterBox, RawBox, show_reasons
 from tickrail.engine.intake import Intake, IntakeSettings
@@ -41,7 +42,6 @@ from tickrail_worker.executors import executors
 from tickrail_worker.presence import worker_info
 from tickrail_worker.served import check_queues, find_app, served_kinds
 
-WEIGHTS = {"high": 6, "normal": 3, "low": 1}
 RETRY_WEIGHT = 2
 _REPORT_WAIT = 5.0
 WITH_TASKS = 5
@@ -115,7 +115,11 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         return box.post(owed, _REPORT_WAIT)
 
     weights = {retry_topic(prefix, q): RETRY_WEIGHT for q in queues}
-    weights |= {launch_topic(prefix, q, p): WEIGHTS[p] for q in queues for p in PRIORITIES}
+    weights |= {
+        launch_topic(prefix, q, p): weight
+        for q in queues
+        for p, weight in zip(PRIORITIES, CLASS_WEIGHTS, strict=True)
+    }
     report_store = PostgresReportStore(database)
     reports = RunReports(report_store)
     facts = PostgresTargetFacts(database, SecretCipher(settings.secret_keys))

@@ -27,6 +27,7 @@ from tickrail.core.definition import parse_definition
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import SUCCESS, Done, Outcome, Run
 from tickrail.core.ids import Epoch, JobId, LaunchId, Partition, TenantId, launch_id
+from tickrail.core.limits import CLASS_WEIGHTS
 from tickrail.core.messages import UndecodableLetter
 from tickrail.core.plan import first_due
 from tickrail.core.ports import FenceReport, OwedLetter, Publication, Ticked
@@ -45,7 +46,7 @@ PREFIX = "t"
 GROUP = "workers"
 QUEUE = "default"
 TENANT = TenantId(UUID(int=1))
-WEIGHTS = {"high": 6, "normal": 3, "low": 1}
+WEIGHTS = dict(zip(PRIORITIES, CLASS_WEIGHTS, strict=True))
 
 
 class Counted:

@@ -2,7 +2,7 @@
 
 It reads `+<group>` and `-<group>` lines from standard input. The end of the input means that the
 worker ended, by kill -9 too: the groups still listed are killed. Run as a file of its own by
-`command.py`; imports nothing but the standard library.
+`process.py`; imports nothing but the standard library.
 """
 
 from __future__ import annotations

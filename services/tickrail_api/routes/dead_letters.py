@@ -145,7 +145,7 @@ def _shows_launches(call: Call, query: LetterList) -> bool:
         return False
     # An operator who names no tenant is shown what belongs to none, unless launches are asked for.
     asked = query.kind is not None or query.job or query.state or query.tag or query.reason
-    return call.names_tenant or bool(asked)
+    return call.for_tenant or bool(asked)
 
 
 def _shows_messages(call: Call, query: LetterList) -> bool:

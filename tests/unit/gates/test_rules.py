@@ -29,6 +29,7 @@ WANTED = {
     "TickrailClockSkew": "clock_skew_seconds",
     "TickrailScheduleLag": "schedule_lag_seconds_bucket",
     "TickrailJobsOverdue": "jobs_overdue_seconds",
+    "TickrailNotRead": "consumer_lag",
     "TickrailSchedulerAbsent": "build_info",
 }
 
