@@ -33,15 +33,16 @@ class StreamMasker:
             return data
         rest = self._held + data
         shown: list[bytes] = []
-        at = 0
+        at, begun = 0, self._begun(rest, 0)
         while True:
-            begun = self._begun(rest, at)
             found = self._any.search(rest, at)
             # Where a value begins that a longer one begins with, the end is waited for.
             if found is None or found.start() >= begun:
                 break
             shown += (rest[at : found.start()], MASK.encode())
             at = found.end()
+            if at > begun:  # else the same bytes may begin a value as before
+                begun = self._begun(rest, at)
         shown.append(rest[at:begun])
         self._held = rest[begun:]
         return b"".join(shown)

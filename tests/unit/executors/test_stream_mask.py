@@ -64,3 +64,20 @@ def test_a_long_value_in_a_long_output_costs_little() -> None:
     shown = b"".join(masker.feed(b"line of the output\n" * 3000) for _ in range(50))
     assert len(shown) == 50 * 3000 * 19
     assert masker.feed(value[:30_000]) + masker.feed(value[30_000:]) == b"***"
+
+
+def test_an_output_full_of_values_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    right = StreamMasker._begun
+
+    def begun(self: StreamMasker, data: bytes, at: int) -> int:
+        found = right(self, data, at)
+        looked.append(found - max(at, len(data) - self._longest + 1))
+        return found
+
+    monkeypatch.setattr(StreamMasker, "_begun", begun)
+    values = [b"abcd", b"a-key" + b"x" * 3000, b"dabcdabcdX"]
+    shown, end = through(values, [b"abcd" * 1000])
+    # At first, and behind each value on whose end a longer one could begin.
+    assert (b"".join(shown) + end, len(looked)) == (b"***" * 1000, 4)
+    assert sum(looked) <= 3005
