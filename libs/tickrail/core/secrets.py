@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -20,6 +21,8 @@ MASK = "***"
 _REFERENCE_EXPECTED = '{"secret": "name"}'
 _MIN_WORD = 8
 _MIN_CUT = 4
+_MOST_LINES = 1000
+"""Of a value: as many as a secret of 64 KiB has in PEM. Each is looked for in what comes back."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -105,20 +108,48 @@ def read_reference(fields: TargetFields, where: str, value: object) -> SecretRef
     return SecretRef(name)
 
 
+def _begun(text: str, value: str) -> int:
+    """How many characters at the text's end are the start of the value, if at least four."""
+    if len(value) <= _MIN_CUT:
+        return 0
+    at = max(0, len(text) - len(value) + 1)
+    while (at := text.find(value[:_MIN_CUT], at)) >= 0:
+        if value.startswith(text[at:]):
+            return len(text) - at
+        at += 1
+    return 0
+
+
+def _spellings(text: str) -> Iterable[str]:
+    """What a text may look like where it comes back."""
+    yield json.dumps(text)[1:-1]
+    if not text.isascii():
+        yield json.dumps(text, ensure_ascii=False)[1:-1]
+        with suppress(UnicodeEncodeError):
+            yield text.encode("latin-1").decode("utf-8", "replace")
+
+
 class Masker:
     """Replaces values of secrets in what is kept of a run.
 
-    A value is also found as JSON writes it inside a string, and by its longer words: of `Bearer
-    abcdefgh`, the second alone.
+    A value is also found as JSON writes it inside a string, as a header carries it (Latin-1, read
+    as UTF-8), and by its longer parts: of `Bearer abcdefgh` the second word alone, of a text of
+    several lines each line.
     """
 
     def __init__(self, values: Iterable[bytes]) -> None:
         found: set[str] = set()
         for value in values:
             text = value.decode("utf-8", "replace").strip()
-            words = [w for w in text.split() if len(w) >= _MIN_WORD] if "\n" not in text else []
+            lines = text.split("\n")
+            # Lines such as `-----BEGIN CERTIFICATE-----` tell nothing, and are everywhere.
+            parts = [x for x in lines[:_MOST_LINES] if x[:5] != "-----"]
+            if len(lines) == 1:
+                parts = text.split()
+            words = [w for w in map(str.strip, parts) if len(w) >= _MIN_WORD]
             bare = [w.removeprefix("whsec_") for w in words]
-            found |= {text, json.dumps(text)[1:-1], *words, *bare}
+            for part in (text, *words, *bare):
+                found |= {part, *_spellings(part)}
         self._found = sorted((t for t in found if t), key=len, reverse=True)
 
     def __bool__(self) -> bool:
@@ -145,7 +176,6 @@ class Masker:
             text = text.replace(value, MASK)
         if cut:
             for value in self._found:
-                for size in range(min(len(value) - 1, len(text)), _MIN_CUT - 1, -1):
-                    if text.endswith(value[:size]):
-                        return text[:-size] + MASK
+                if size := _begun(text, value):
+                    return text[:-size] + MASK
         return text
