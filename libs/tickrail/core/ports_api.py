@@ -417,7 +417,10 @@ class Transaction(Protocol):
         ...
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
-        """The kinds of target that a queue serves; None: there is no such queue."""
+        """The kinds of target that a queue serves; None: there is no such queue.
+
+        It stays, and serves them, until the transaction ends.
+        """
         ...
 
     def kafka_topics(self) -> Sequence[str]:

@@ -24,6 +24,14 @@ ANSWERED: Final = frozenset(
 )
 """What an answer has beside a queue's document: one that was read and sent back may hold them."""
 TENANT_ANSWERED: Final = frozenset({"id", "name", "state", "version", "created_at"})
+_MOVING: Final = frozenset({"version", "depth"})
+"""Of these those that may have changed since: any value is passed over."""
+_OTHERWISE: Final = {
+    "paused": "left out; `pause` and `resume` set it",
+    "paused_reason": "left out; `pause` sets it",
+    "tenant": "left out; a tenant's own limits are its members `max_running` and `rate`",
+    "kinds": "left out; an operator sets it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,53 +84,91 @@ def rate_document(rate: Rate | None) -> dict[str, Any] | None:
     return {"count": rate.count, "per": format_duration(timedelta(seconds=rate.seconds))}
 
 
-def read_queue(name: str, document: object, kinds: Collection[str]) -> QueueDraft:
+def read_only_problems(document: object, current: Mapping[str, Any]) -> Sequence[Problem]:
+    """What a document says of members that it cannot set and that are otherwise.
+
+    Args:
+        document: as it was sent.
+        current: these members as they are.
+    """
+    if not isinstance(document, dict):
+        return ()
+    return [
+        Problem(
+            f"/{name}",
+            "cannot be set here, and is not as it is sent",
+            _OTHERWISE.get(name, "left out, or as it was answered"),
+        )
+        for name, value in current.items()
+        if name in document and name not in _MOVING and not _agrees(document[name], value)
+    ]
+
+
+def _agrees(sent: object, value: object) -> bool:
+    if isinstance(sent, dict) and isinstance(value, Mapping):
+        return all(
+            name in value and (name in _MOVING or _agrees(told, value[name]))
+            for name, told in sent.items()
+        )
+    return sent == value
+
+
+def read_queue(
+    name: str, document: object, kinds: Collection[str], problems: Sequence[Problem] = ()
+) -> QueueDraft:
     """A queue from its whole document.
 
     Args:
         name: its name, from the path.
         document: the JSON document.
         kinds: the kinds of target that there are.
+        problems: what is known to be wrong with it.
 
     Raises:
         InvalidInputError: with every problem.
     """
     reader = Reader(_without(document, ANSWERED))
+    reader.problems.extend(problems)
     if not NAME.fullmatch(name):
         reader.problems.append(Problem("/name", f"is {name[:128]!r}", NAME_EXPECTED))
     served = _texts(reader, "kinds", lambda k: k in kinds, f"one of {', '.join(sorted(kinds))}")
-    if not served and not reader.problems:
+    if not served and len(reader.problems) == len(problems):
         reader.problem("kinds", "is missing or empty", f"some of {', '.join(sorted(kinds))}")
     draft = QueueDraft(tuple(sorted(set(served))), _limits(reader))
     reader.finish("queue")
     return draft
 
 
-def read_limits(document: object) -> Limits:
-    """A tenant's own limits in a queue.
+def read_limits(document: object, problems: Sequence[Problem] = ()) -> Limits:
+    """A tenant's own limits in a queue; `problems`: what is known to be wrong.
 
     Raises:
         InvalidInputError: with every problem.
     """
     reader = Reader(_without(document, ANSWERED | {"kinds"}))
+    reader.problems.extend(problems)
     limits = _limits(reader)
     reader.finish("limit")
     return limits
 
 
 def read_tenant(
-    document: object, egress_problems: Callable[[object], Sequence[Problem]]
+    document: object,
+    egress_problems: Callable[[object], Sequence[Problem]],
+    problems: Sequence[Problem] = (),
 ) -> TenantDraft:
     """What an operator sets of a tenant.
 
     Args:
         document: the whole JSON document.
         egress_problems: what is wrong with the lists of what targets may reach.
+        problems: what is known to be wrong with it.
 
     Raises:
         InvalidInputError: with every problem.
     """
     reader = Reader(_without(document, TENANT_ANSWERED))
+    reader.problems.extend(problems)
     weight = reader.whole("weight", 1, low=1, high=100)
     most = _most(reader)
     lists = reader.raw("egress")

@@ -108,9 +108,13 @@ class ApiTransaction:
         self._clock = clock
 
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
-        """The kinds of target that a queue serves; None: there is no such queue."""
+        """The kinds of target that a queue serves; None: there is no such queue.
+
+        Its row is shared: it stays, and serves them, until the transaction ends.
+        """
+        shared = select(queues.c.kinds).where(queues.c.name == queue)
         found: Sequence[str] | None = self.base.execute(
-            select(queues.c.kinds).where(queues.c.name == queue)
+            shared.with_for_update(read=True, key_share=True)
         ).scalar_one_or_none()
         return found
 

@@ -28,6 +28,7 @@ from tickrail.store.tenancy import BaseTransaction
 _Q, _L, _T = queues.c, limits.c, tenants.c
 _WAKE = text("select pg_notify('tickrail_wake', '')")
 _USED = text("select queue_is_used(:queue)")
+_LOCK_PART = text("select pg_advisory_xact_lock(hashtextextended(:key, 0))")
 _DEPTH = text("select due, later, queued, running from queue_depth(:queue)")
 _SHOWN = (
     _L.tenant_id, _L.scope, _L.name, _L.paused, _L.paused_reason, _L.max_running, _L.rate_count,
@@ -93,6 +94,11 @@ def delete_queue(tx: BaseTransaction, name: str) -> None:
     """Remove a queue and all limits in it."""
     tx.execute(delete(limits).where(_L.scope == QUEUE, _L.name == name))
     tx.execute(delete(queues).where(_Q.name == name))
+
+
+def lock_part(tx: BaseTransaction, scope: Scope) -> None:
+    """Let nobody else change this limit until the transaction ends; it need not be there yet."""
+    tx.execute(_LOCK_PART, {"key": f"tickrail.limit {scope.tenant} {scope.kind} {scope.name}"})
 
 
 def find_limits(tx: BaseTransaction, scopes: Sequence[Scope]) -> Mapping[Scope, Row[Any]]:

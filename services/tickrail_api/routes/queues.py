@@ -13,11 +13,17 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from tickrail.core.definition import instant_text
-from tickrail.core.errors import ConflictError, ForbiddenError, NotFoundError
+from tickrail.core.errors import ConflictError, ForbiddenError, InvalidInputError, NotFoundError
 from tickrail.core.errors import PreconditionFailedError as NotAsDemandedError
 from tickrail.core.ids import uuid7
 from tickrail.core.limits import Scope
-from tickrail.core.queues import read_limits, read_queue, read_reason
+from tickrail.core.queues import (
+    ANSWERED,
+    read_limits,
+    read_only_problems,
+    read_queue,
+    read_reason,
+)
 from tickrail.core.targets import TARGET_KINDS
 from tickrail.engine.job_rules import Precondition
 from tickrail.engine.jobs import merge
@@ -30,6 +36,7 @@ from tickrail.store.queues import (
     find_limits,
     find_queue,
     limits_of,
+    lock_part,
     pause_limit,
     pause_queue,
     put_queue,
@@ -104,6 +111,11 @@ def put(call: ChangesInstallation, name: str) -> Response:
     with call.parts.database.installation(operator=True) as tx:
         found = find_queue(tx, name, lock=True)
         _check(None if found is None else found.version, wanted)
+        is_now = {"name": name, "paused": False, "paused_reason": ""}
+        if found is not None:
+            is_now = _read_only(tx, found, call)
+        if problems := read_only_problems(call.document(), is_now):
+            raise InvalidInputError("The queue is not valid.", problems)
         before = None if found is None else _plain(tx, found)
         version = 1 if found is None else found.version + 1
         if before != draft.document():
@@ -132,7 +144,8 @@ def patch(call: Administers, name: str) -> Response:
             row = _require(base, name, lock=True)
             _check(row.version, wanted)
             before = _plain(base, row)
-            draft = read_queue(name, _merged(before, document), TARGET_KINDS)
+            problems = read_only_problems(document, _read_only(base, row, call))
+            draft = read_queue(name, _merged(before, document), TARGET_KINDS, problems)
             if draft.document() != before:
                 put_queue(base, name, draft, row.version + 1)
                 _audit(call, base, "queue.change", name, draft.document(), before)
@@ -140,12 +153,14 @@ def patch(call: Administers, name: str) -> Response:
             return _answer(base, name, call).response()
 
     def effect(tx: ApiTransaction) -> Answer:
-        _require(tx.base, name)
+        row = _require(tx.base, name)
         scope = queue_scope(name, tx.tenant)
+        lock_part(tx.base, scope)
         mine = find_limits(tx.base, [scope]).get(scope)
         _check(1 if mine is None else mine.version, wanted)
         old = limits_of(mine).document()
-        new = read_limits(_merged(old, document))
+        problems = read_only_problems(document, _read_only(tx.base, row, call, "kinds"))
+        new = read_limits(_merged(old, document), problems)
         if new.document() != old:
             set_limits(tx.base, scope, new)
             tx.audit("queue.limits", f"queue:{name}", old, new.document())
@@ -215,6 +230,7 @@ def _set_paused(call: Call, name: str, *, paused: bool, reason: str) -> Response
     def effect(tx: ApiTransaction) -> Answer:
         _require(tx.base, name)
         scope = queue_scope(name, tx.tenant)
+        lock_part(tx.base, scope)
         mine = find_limits(tx.base, [scope]).get(scope)
         old = (False, "") if mine is None else (mine.paused, mine.paused_reason)
         if old != (paused, reason):
@@ -294,6 +310,11 @@ def _document(tx: BaseTransaction, row: Any, call: Call) -> dict[str, Any]:  # n
         },
         "depth": None,
     }
+
+
+def _read_only(tx: BaseTransaction, row: Any, call: Call, *more: str) -> dict[str, Any]:  # noqa: ANN401 - a row
+    """What an answer says of a queue and a request cannot set."""
+    return {k: v for k, v in _document(tx, row, call).items() if k in ANSWERED or k in more}
 
 
 def _audit(

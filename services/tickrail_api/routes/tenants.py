@@ -10,7 +10,12 @@ from starlette.responses import Response
 from tickrail.core.definition import instant_text
 from tickrail.core.errors import PreconditionFailedError
 from tickrail.core.ids import TenantId, uuid7
-from tickrail.core.queues import TenantDraft, read_tenant
+from tickrail.core.queues import (
+    TENANT_ANSWERED,
+    TenantDraft,
+    read_only_problems,
+    read_tenant,
+)
 from tickrail.engine.jobs import merge
 from tickrail.executors.egress_policy import egress_problems
 from tickrail.store.audit import write_operator_audit
@@ -74,7 +79,8 @@ def patch_tenant(call: ChangesInstallation, tenant: str) -> Response:
             raise PreconditionFailedError(f"The tenant is at version {row.version} now.")
         before = _draft(tx, row).document()
         whole = merge(before, document) if isinstance(document, dict) else document
-        draft = read_tenant(whole, egress_problems)
+        is_now = {k: v for k, v in _document(tx, row).items() if k in TENANT_ANSWERED}
+        draft = read_tenant(whole, egress_problems, read_only_problems(document, is_now))
         if draft.document() != before:
             change_tenant(tx, found, draft)
             entry = uuid7(call.parts.clock)

@@ -121,11 +121,47 @@ def test_a_tenant_sets_its_own_part_alone(world: World) -> None:
     named.patch(DEFAULT, {"rate": None})
     assert limit_rows(world) == [("queue", "default", False, 3, None, None)]
     wrong = world.acme.patch(DEFAULT, {"kinds": ["task"], "weight": 2}, expect=422)
-    assert [e["pointer"] for e in wrong["errors"]] == ["/weight"]
+    assert [e["pointer"] for e in wrong["errors"]] == ["/kinds", "/weight"]
     for method, path in (("PUT", DEFAULT), ("DELETE", DEFAULT)):
         world.acme.call(method, path, NEW if method == "PUT" else None, expect=403)
     world.acme.patch("/v1/queues/none", {"max_running": 1}, expect=404)
     assert audited(world) == ["queue.limits"] * 3
+
+
+READ_ONLY: list[tuple[Any, str]] = [
+    ({"paused": True}, "/paused"),
+    ({"paused_reason": "moving"}, "/paused_reason"),
+    ({"name": "other"}, "/name"),
+    ({"created_at": "2020-01-01T00:00:00Z"}, "/created_at"),
+    ({"tenant": {"max_running": 3}}, "/tenant"),
+]
+
+
+def test_what_cannot_be_set_so_is_not_passed_over(world: World) -> None:
+    """A caller that believes so to have paused a queue must hear that it has not."""
+    world.operator.put(MAIL, NEW, expect=201)
+    for document, pointer in READ_ONLY:
+        for path, caller in ((DEFAULT, world.acme), (MAIL, world.operator)):
+            answer = caller.patch(path, document, expect=422)
+            assert [e["pointer"] for e in answer["errors"]] == [pointer]
+        answer = world.operator.put(MAIL, NEW | document, expect=422)
+        assert [e["pointer"] for e in answer["errors"]] == [pointer]
+    answer = world.operator.put("/v1/queues/fresh", NEW | {"paused": True}, expect=422)
+    assert [e["pointer"] for e in answer["errors"]] == ["/paused"]
+    assert "pause" in answer["errors"][0]["expected"]
+    world.acme.patch(DEFAULT, {"kinds": ["webhook"]}, expect=422)
+    # What was read can be sent back, by whoever read it.
+    world.acme.post(f"{DEFAULT}/pause", expect=200)
+    world.acme.patch(DEFAULT, {"max_running": 4})
+    for path, caller in ((DEFAULT, world.acme), (MAIL, world.operator)):
+        seen = caller.get(path)
+        again = caller.patch(path, seen | {"max_running": 9, "version": 1, "depth": NONE_OPEN})
+        assert (again["tenant"] or again)["max_running"] == 9
+    for document, pointer in (({"name": "x"}, "/name"), ({"state": "suspended"}, "/state")):
+        answer = world.operator.patch("/v1/tenants/acme", document, expect=422)
+        assert [e["pointer"] for e in answer["errors"]] == [pointer]
+    seen = world.operator.get("/v1/tenants/acme")
+    assert world.operator.patch("/v1/tenants/acme", seen | {"weight": 2})["weight"] == 2
 
 
 def test_pauses_of_everybody_and_of_a_tenant(world: World) -> None:
