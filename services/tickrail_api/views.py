@@ -68,7 +68,7 @@ def _as(model: type[Document], found: Mapping[str, Any]) -> dict[str, Any]:
 
 def launch_document(launch: LaunchRecord) -> dict[str, Any]:
     """A launch."""
-    retrying = launch.state is State.DUE and launch.failures > 0
+    again = launch.state is State.DUE and launch.attempt > 1  # after a failure or a snooze
     return {
         "id": str(launch.id),
         "job": {"id": str(launch.job), "name": launch.job_name, "version": launch.job_version},
@@ -88,7 +88,7 @@ def launch_document(launch: LaunchRecord) -> dict[str, Any]:
         "queued_at": instant_text(launch.queued_at),
         "started_at": instant_text(launch.started_at),
         "finished_at": instant_text(launch.finished_at),
-        "next_attempt_at": instant_text(launch.due_at) if retrying else None,
+        "next_attempt_at": instant_text(launch.due_at) if again else None,
         "result": None if launch.result is None else {**_NO_RESULT, **launch.result},
         "redrive_count": launch.redrive_count,
         "progress": launch.progress,

@@ -66,9 +66,10 @@ class Retry:
     """Exponential backoff.
 
     After failure n the delay is `initial * multiplier^(n-1)`, at most `maximum`, then spread over
-    plus or minus `jitter` of itself. `max_attempts` counts failures: at that many, the launch is
-    dead. `on` and `not_on` are patterns of outcomes (`core.outcomes`): a failure named in `not_on`
-    is never tried again, one named in `on` is although its executor holds that for of no use.
+    plus or minus `jitter` of itself, but never beyond `maximum`. `max_attempts` counts failures:
+    at that many, the launch is dead. `on` and `not_on` are patterns of outcomes (`core.outcomes`):
+    a failure named in `not_on` is never tried again, one named in `on` is although its executor
+    holds that for of no use.
     """
 
     max_attempts: int = 5
@@ -103,7 +104,8 @@ class Retry:
             delay = min(maximum, initial * self.multiplier ** (failures - 1))
         except OverflowError:
             delay = maximum
-        delay *= 1 + self.jitter * (2 * spread - 1)
+        low, high = delay * (1 - self.jitter), min(maximum, delay * (1 + self.jitter))
+        delay = min(high, low + spread * (high - low))
         if retry_after is not None:
             delay = max(delay, min(retry_after, maximum))
         return timedelta(seconds=delay)

@@ -45,8 +45,10 @@ class Retry(Exception):  # noqa: N818 - an instruction, named as in other task l
 class Snooze(Exception):  # noqa: N818 - as above
     """Raised by a task that cannot do its work yet: it is tried again, and that is no failure.
 
+    After a thousand attempts of a launch that were no failures, each more that snoozes is one.
+
     Args:
-        seconds: after how many seconds, or a timedelta.
+        seconds: after how many seconds, or a timedelta: from 1 s to 30 days.
         message: why, for people.
     """
 

@@ -11,8 +11,12 @@ from typing import NamedTuple
 from tickrail.core.policies import Retry
 from tickrail.core.states import State
 
+LEAST_SNOOZE = timedelta(seconds=1)
+"""A run that asks for less would be started again and again."""
 LONGEST_SNOOZE = timedelta(days=30)
 """As the cap of a backoff at most is."""
+MOST_SNOOZES = 1000
+"""So many attempts of a launch may end as no failure; a snooze after that is one."""
 
 
 class Verdict(NamedTuple):
@@ -69,12 +73,34 @@ def snooze_verdict(seconds: float, *, attempt: int, failures: int) -> Verdict:
     """What a run that wants to be tried again later does: no failure, and no attempt less.
 
     Args:
-        seconds: from now; at most `LONGEST_SNOOZE`.
+        seconds: from now; at least `LEAST_SNOOZE`, at most `LONGEST_SNOOZE`.
         attempt: the attempt that ended.
         failures: failures before this one.
     """
-    delay = timedelta(seconds=max(0.0, min(seconds, LONGEST_SNOOZE.total_seconds())))
+    least, most = LEAST_SNOOZE.total_seconds(), LONGEST_SNOOZE.total_seconds()
+    delay = timedelta(seconds=max(least, min(seconds, most)))
     return Verdict(State.DUE, attempt + 1, failures, delay, dlq_owed=False)
+
+
+def snoozed_too_often(*, attempt: int, failures: int) -> bool:
+    """Whether a snooze of this attempt counts as a failure, so that a launch ends at some time.
+
+    Args:
+        attempt: the one that ended.
+        failures: failures before it.
+    """
+    return attempt - failures > MOST_SNOOZES
+
+
+def snooze_note(seconds: float, *, attempt: int, failures: int) -> str:
+    """What is done otherwise than a run asked for that snoozes, in words; empty: nothing."""
+    if snoozed_too_often(attempt=attempt, failures=failures):
+        return f"a failure: {MOST_SNOOZES} attempts have ended as none"
+    if seconds > LONGEST_SNOOZE.total_seconds():
+        return f"tried again after {LONGEST_SNOOZE.days} days, the longest"
+    if seconds < LEAST_SNOOZE.total_seconds():
+        return f"tried again after {LEAST_SNOOZE.seconds} s, the least"
+    return ""
 
 
 def give_back_verdict(*, started: bool, rerun: bool, attempt: int, failures: int) -> Verdict:

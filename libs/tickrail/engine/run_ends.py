@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Outcome
+from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, Outcome, one_line
 from tickrail.core.ids import ORIGIN_BACKFILL
 from tickrail.core.policies import Retry
 from tickrail.core.ports_worker import Claimed, Finish
 from tickrail.core.retry_document import parse_retry
+from tickrail.core.tasks import SNOOZED
 from tickrail.core.verdict import (
     Verdict,
     give_back_verdict,
     retry_verdict,
+    snooze_note,
     snooze_verdict,
+    snoozed_too_often,
     success_verdict,
 )
 
@@ -44,7 +47,7 @@ def finish_of(
     o = outcome
     if not o.ok:
         again = policy.again((o.outcome, *o.classes), usual=o.retryable)
-        o = replace(o, retryable=again)
+        o = _as_snoozed(c, replace(o, retryable=again))
     return Finish(
         c.id,
         c.scheduled_at,
@@ -61,6 +64,21 @@ def finish_of(
         wakes=wakes or c.origin.startswith(ORIGIN_BACKFILL),
         limited=c.limited,
     )
+
+
+def _as_snoozed(c: Claimed, o: Outcome) -> Outcome:
+    """What a task that snoozes asked for, as it is done: not for ever, and it is said.
+
+    Others are put off by the worker itself, which has bounds of its own for that.
+    """
+    if o.snooze is None or o.outcome != SNOOZED:
+        return o
+    note = snooze_note(o.snooze, attempt=c.attempt, failures=c.failures)
+    if not note:
+        return o
+    often = snoozed_too_often(attempt=c.attempt, failures=c.failures)
+    message = one_line(f"{note}; {o.message}")
+    return replace(o, message=message, snooze=None if often else o.snooze)
 
 
 def _verdict(c: Claimed, o: Outcome, policy: Retry, *, started: bool, spread: float) -> Verdict:

@@ -28,13 +28,16 @@ class Retry(Document):
     """Exponential backoff with jitter; `max_attempts` counts failures.
 
     `on` and `not_on` name outcomes: `http_404`, `http_4xx`, `http_500-503`, `exit_3`, `exit_64-78`,
-    `signal_9`, `raised_<TypeName>`, `timed_out`, `connect_failed`, ...
+    `signal_9`, `raised_<TypeName>`, `timed_out`, `connect_failed`, and the others of
+    docs/outcomes.md; any other word is refused.
     """
 
     max_attempts: int = Field(5, ge=1, le=1000)
     initial: Duration = "2s"
     multiplier: float = Field(2, ge=1, le=100)
-    max: Duration = Field("1h", description="The longest wait; also of a `Retry-After`.")
+    max: Duration = Field(
+        "1h", description="The longest wait, jitter included; also of a `Retry-After`."
+    )
     jitter: float = Field(0.2, ge=0, le=0.9)
     on: list[str] = Field(
         default_factory=list, max_length=50,

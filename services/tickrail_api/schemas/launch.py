@@ -65,7 +65,10 @@ class Launch(Document):
     queued_at: Instant | None
     started_at: Instant | None
     finished_at: Instant | None
-    next_attempt_at: Instant | None
+    next_attempt_at: Instant | None = Field(
+        description="When a launch that is not at its first attempt is due: after a failure, or"
+        " put off by its task."
+    )
     result: Result | None
     redrive_count: int
     progress: Json = Field(description="What its last run told of how far it is; null: nothing.")

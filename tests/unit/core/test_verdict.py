@@ -55,7 +55,10 @@ def test_failure(
     assert (State.RUNNING, verdict.state) in MOVES
 
 
-@pytest.mark.parametrize(("asked", "delay"), [(90.0, 90.0), (-5.0, 0.0), (1e300, 30 * 86400.0)])
+@pytest.mark.parametrize(
+    ("asked", "delay"),
+    [(90.0, 90.0), (1.5, 1.5), (0.0, 1.0), (-5.0, 1.0), (1e300, 30 * 86400.0)],
+)
 def test_a_snooze_is_no_failure(asked: float, delay: float) -> None:
     later = snooze_verdict(asked, attempt=3, failures=2)
     assert (later.state, later.attempt, later.failures) == (State.DUE, 4, 2)
@@ -108,6 +111,22 @@ def test_d13_a_delay_is_within_its_band_and_never_zero(jitter: float) -> None:
 def test_jitter_stays_in_its_band_and_is_never_zero() -> None:
     retry = Retry(initial=timedelta(seconds=10), jitter=0.2)
     assert [retry.delay(1, s).total_seconds() for s in (0.0, 0.5, 1.0)] == [8, 10, 12]
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.2, 0.9])
+def test_no_delay_is_longer_than_the_cap_and_those_at_it_are_spread(jitter: float) -> None:
+    cap = 3600.0
+    retry = parse_retry({"initial": "1h", "max": "1h", "jitter": jitter})
+    found = [retry.delay(n, s / 100).total_seconds() for n in (1, 9) for s in range(101)]
+    assert max(found) == pytest.approx(cap, abs=1e-3)
+    assert max(found) <= cap
+    assert min(found) == pytest.approx(cap * (1 - jitter), abs=1e-3)
+    assert len(set(found)) == (101 if jitter else 1)
+    # One whose band reaches beyond the cap, and not its middle.
+    near = parse_retry({"initial": "55m", "max": "1h", "jitter": 0.2})
+    found = [near.delay(1, s / 100).total_seconds() for s in range(101)]
+    assert (min(found), max(found)) == (pytest.approx(44 * 60), pytest.approx(cap))
+    assert max(found) <= cap
 
 
 @pytest.mark.parametrize(("asked", "delay"), [(1, 10), (30, 30), (10**6, 60)])
