@@ -200,6 +200,11 @@ def test_a_ciphertext_in_another_row_is_refused(world: World, acme: Caller) -> N
     )
     with pytest.raises(SetupError, match="another secret's"):
         values(world.database, world.tenant_id("beta"), OLD_KEY, names=["a"])
+    acme.put("/v1/secrets/b", {"value": "another of theirs"}, expect=201)
+    world.database.run("delete from secrets where name = 'a'")
+    world.database.run("update secrets set name = 'a'")
+    with pytest.raises(SetupError, match="another secret's"):
+        values(world.database, world.tenant_id("acme"), OLD_KEY, names=["a"])
 
 
 def test_without_keys_nothing_is_kept(database: Database) -> None:

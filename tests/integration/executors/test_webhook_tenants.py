@@ -271,6 +271,38 @@ def test_own_authorities_and_a_client_certificate(pem: dict[str, Path]) -> None:
         assert "BEGIN" not in key_as_ca.message
 
 
+def test_a_redirect_to_another_origin_is_shown_no_client_certificate(pem: dict[str, Path]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem["hook"], pem["hook_key"])
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(pem["client"])
+    showed: list[bool] = []
+
+    def look(connection: socket.socket, request: Request) -> bool:
+        assert isinstance(connection, ssl.SSLSocket)
+        showed.append(bool(connection.getpeercert()))
+        port = receiver.port if request.path == "/here" else other.port
+        head = f"HTTP/1.1 307 On\r\nLocation: https://hook.example:{port}/x\r\n"
+        connection.sendall(
+            OK_ANSWER if request.path == "/x" else f"{head}Content-Length: 0\r\n\r\n".encode()
+        )
+        return True
+
+    facts = Facts(**{name: path.read_text() for name, path in pem.items()})
+    tls = {"client_certificate": {"secret": "client"}, "client_key": {"secret": "client_key"}}
+    with (
+        executing(facts, ca_file=str(pem["hook"])) as executor,
+        Receiver(look, tls=context) as receiver,
+        Receiver(look, tls=context) as other,
+    ):
+        url = f"https://hook.example:{receiver.port}"
+        assert call(executor, f"{url}/here", tls=tls, redirects=1).ok
+        assert showed == [True, True]
+        assert call(executor, f"{url}/away", tls=tls, redirects=1).ok
+        assert showed == [True, True, True, False]
+        assert len(other.requests) == 1
+
+
 # --- receivers that fail -------------------------------------------------------------------------
 
 

@@ -135,6 +135,24 @@ def test_what_cannot_be_written_is_written_later(world: World) -> None:
     assert world.store.progress(LaunchId(run.launch_id)) == {"at": 1}
 
 
+def test_what_cannot_be_written_is_written_later_though_nothing_more_is_told(world: World) -> None:
+    run = world.run()
+    tell(run, b"a")
+    world.bed.db.down = True
+    with pytest.raises(UnavailableError):
+        world.reports.run_once()
+    world.bed.db.down = False
+    world.reports.run_once()
+    assert world.body(run) == "a"
+    progress(run, 1)
+    world.bed.db.down = True
+    with pytest.raises(UnavailableError):
+        world.reports.run_once()
+    world.bed.db.down = False
+    world.reports.run_once()
+    assert world.store.progress(LaunchId(run.launch_id)) == 1
+
+
 def test_a_run_that_has_ended_tells_no_more(world: World) -> None:
     run = world.run()
     tell(run, b"in time")
