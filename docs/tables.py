@@ -1,8 +1,8 @@
 """Writes the tables of the documents from the code: `python docs/tables.py [--check]`.
 
-The settings in README.md, docs/metrics.md, docs/errors.md, docs/states.md and docs/failpoints.md
-are never written by hand. With `--check` nothing is written: names the files that differ from the
-code and exits 1.
+The settings in README.md, docs/metrics.md, docs/errors.md, docs/states.md, docs/outcomes.md and
+docs/failpoints.md are never written by hand. With `--check` nothing is written: names the files
+that differ from the code and exits 1.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tickrail.core import errors
 from tickrail.core.errors import TickrailError
+from tickrail.core.outcomes import FAMILIES, KNOWN, NEVER
 from tickrail.core.states import MOVES, PHASE, RETRYING, State
 from tickrail.runtime.failpoints import ACTIONS, POINTS
 from tickrail.runtime.metrics import METRICS, PREFIX
@@ -84,6 +85,30 @@ def states() -> str:
     )
 
 
+def outcomes() -> str:
+    """The outcomes of attempts, as a retry policy names them."""
+    rows = [
+        [f"`{x.name}`", ", ".join(x.targets) or "any", x.certain, x.again, x.meaning]
+        for x in (*FAMILIES, *KNOWN)
+    ]
+    never = ", ".join(f"`{name}`" for name in sorted(NEVER))
+    return (
+        f"{NOTE}\n\n# Outcomes of attempts\n\n"
+        "What an attempt that failed ended with: in its launch's result, its attempts and dead "
+        "letters. A job's `retry.not_on` names outcomes that are never tried again, `retry.on` "
+        "those that are although that is usually of no use; `not_on` goes before. Both take these "
+        "names and patterns: `http_404`, `http_4xx`, `http_500-503`, `exit_3`, `exit_64-78`, "
+        "`signal_9`, `raised_ValueError` (which holds for the classes below it too). Another word "
+        "is refused when the job is made.\n\n"
+        "*Certain* is an end of which it is known that the effect did not happen; after one that "
+        "is not, a job whose `if_uncertain` is `skip` is not tried again, whatever its policy "
+        "says.\n\n"
+        + table(["outcome", "targets", "certain", "tried again", "meaning"], rows)
+        + f"\nNo policy decides about {never}: a success, an end that was asked for, a run that "
+        "its worker gave back.\n"
+    )
+
+
 def failpoints() -> str:
     """The failpoints and what they can do."""
     return (
@@ -118,6 +143,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
         root / "docs/metrics.md": metrics(),
         root / "docs/errors.md": error_table(),
         root / "docs/states.md": states(),
+        root / "docs/outcomes.md": outcomes(),
         root / "docs/failpoints.md": failpoints(),
     }
 

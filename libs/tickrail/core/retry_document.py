@@ -9,7 +9,7 @@ from typing import Any
 from tickrail.core.documents import Reader, type_name
 from tickrail.core.durations import format_duration
 from tickrail.core.errors import Problem
-from tickrail.core.outcomes import EXPECTED, MAX_LENGTH, pattern_problem
+from tickrail.core.outcomes import EXPECTED, MAX_LENGTH, expected, pattern_problem
 from tickrail.core.policies import Retry
 
 MAX_PATTERNS = 50
@@ -66,7 +66,8 @@ def _patterns(reader: Reader, field: str) -> tuple[str, ...]:
         return ()
     for i, pattern in enumerate(raw):
         if (why := _why_not(pattern)) is not None:
-            reader.problems.append(Problem(f"{reader.pointer}/{field}/{i}", why, EXPECTED))
+            right = expected(pattern) if isinstance(pattern, str) else EXPECTED
+            reader.problems.append(Problem(f"{reader.pointer}/{field}/{i}", why, right))
     return tuple(dict.fromkeys(pattern for pattern in raw if isinstance(pattern, str)))
 
 

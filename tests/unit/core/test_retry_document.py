@@ -11,6 +11,7 @@ import pytest
 from tickrail.core.definition import Definition, parse_definition
 from tickrail.core.errors import InvalidInputError
 from tickrail.core.ids import JobId
+from tickrail.core.outcomes import EXPECTED, KNOWN
 from tickrail.core.policies import Retry
 from tickrail.core.retry_document import parse_retry, retry_document
 
@@ -53,6 +54,8 @@ def test_a_retry_policy_is_read_back_as_it_was_written() -> None:
         (["raised_"], "/retry/not_on/0", "not the name of an outcome"),
         (["ValueError"], "/retry/not_on/0", "not the name of an outcome"),
         (["x" * 101], "/retry/not_on/0", "not the name of an outcome"),
+        (["timeout"], "/retry/not_on/0", "'timeout' is not the name of an outcome"),
+        (["timed_out_later"], "/retry/not_on/0", "not the name of an outcome"),
         (["interrupted"], "/retry/not_on/0", "not a failure that a policy decides about"),
         (["a"] * 51, "/retry/not_on", "has 51 entries"),
         (["http_503"], "/retry/not_on", "'http_503', which `on` names too"),
@@ -65,6 +68,25 @@ def test_what_is_no_pattern_is_named(patterns: object, pointer: str, message: st
     assert problem.pointer == pointer
     assert message in problem.message
     assert problem.expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "near"),
+    [
+        ("timeout", "did you mean 'timed_out'?"),
+        ("conection_lost", "did you mean 'connection_lost'?"),
+        ("x", EXPECTED),
+    ],
+)
+def test_the_nearest_outcome_is_told(pattern: str, near: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        definition({"on": [pattern]})
+    assert [(p.pointer, p.expected) for p in refused.value.problems] == [("/retry/on/0", near)]
+
+
+@pytest.mark.parametrize("known", [known.name for known in KNOWN])
+def test_every_outcome_may_be_named(known: str) -> None:
+    assert definition({"not_on": [known]}).retry.not_on == (known,)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_the_tables_are_those_of_the_code() -> None:
         ("README.md", "| `TICKRAIL_LEASE_TTL` | `10` |", "| `TICKRAIL_LEASE_TTL` | `15` |"),
         ("docs/metrics.md", "tickrail_schedule_lag_seconds", "tickrail_lag_seconds"),
         ("docs/errors.md", "| 422 |", "| 400 |"),
+        ("docs/outcomes.md", "| `tls_failed` | webhook | yes | yes |", "| `tls_failed` |"),
         ("docs/states.md", "| `due` | `queued` | owner |", "| `due` | `queued` | worker |"),
     ],
 )
