@@ -49,6 +49,26 @@ def test_what_waits_for_its_dead_letter_is_bounded_in_bytes() -> None:
     assert worker.intake._held_bytes == 0
 
 
+def test_what_waits_for_its_dead_letter_counts_after_a_revoke_too() -> None:
+    world = Stepped()
+    worker = world.worker(concurrency=1)
+    worker.take()
+    worker.bury_fails = UnavailableError("the DLQ topic is away")
+    for _ in range(3):
+        world.bus.append(NORMAL, 0, b"k", b"\x00" * 1000, None)
+    crowd(world, 5)
+    worker.take()
+    assert worker.intake._held_bytes > 3000
+    list(worker.intake.revoked(worker.consumer.assignments))
+    assert worker.intake._held_bytes == 3000
+    worker.bury_fails = None
+    worker.take()
+    assert len(worker.buried) >= 3
+    assert worker.intake._held_bytes == sum(
+        w.size for q in worker.intake._lanes.values() for w in q
+    )
+
+
 def test_e09_a_worker_that_drains_leaves_the_group_and_its_runs_go_on() -> None:
     world = Stepped()
     first, second = world.worker("w-1", concurrency=5), world.worker("w-2")

@@ -137,6 +137,24 @@ def test_a_tenant_of_which_nothing_waits_has_room_in_a_full_line() -> None:
     assert (launch.id, 1) in world.messages(NORMAL)
 
 
+def test_a_tenant_of_which_nothing_waits_is_taken_from_a_later_tick_into_a_full_line() -> None:
+    """What the crowd has more is found by a scan, behind what is older; the other need not wait."""
+    world = Stepped(relay={"outstanding": 4, "scan_every": 600.0})
+    world.relay()
+    for _ in range(40):
+        world.job(tenant=A, schedule={"every": "60s"}, overlap="allow")
+    world.advance(60)
+    world.tick()
+    other = world.job(tenant=B, schedule={"every": "10s"}, overlap="allow", partition=3)
+    world.advance(10)
+    world.tick()
+    for _ in range(2):
+        world.relayer.run_once(world.owned)
+    (launch,) = world.launches(other)
+    assert len(world.messages(NORMAL)) == 4
+    assert (launch.id, 1) in world.messages(NORMAL)
+
+
 def test_an_owner_of_half_the_partitions_has_half_the_share() -> None:
     world = Stepped(relay={"outstanding": 8})
     world.owned = {p: world.owned[p] for p in (Partition(0), Partition(1))}

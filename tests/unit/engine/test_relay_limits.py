@@ -174,6 +174,24 @@ def test_tenants_are_served_by_their_weights() -> None:
     assert shares == {TENANT: 10, OTHER: 30}
 
 
+def test_what_was_not_delivered_gives_its_room_back() -> None:
+    world = Stepped()
+    world.db.limits[MINE] = Limit(max_running=2)
+    job = world.job(overlap="allow")
+    for _ in range(4):
+        world.launch(job)
+    world.relay()
+    for _ in range(3):
+        world.bus.down = True
+        world.relay()
+        world.publisher.give_up()
+        assert world.relay().failed == 2
+        world.publisher.give_up()
+    world.bus.down = False
+    world.relay(3)
+    assert world.states() == {"queued": 2, "due": 2}
+
+
 def test_a_lost_holder_lets_the_next_go() -> None:
     world = Stepped()
     job = world.job(overlap="allow")
