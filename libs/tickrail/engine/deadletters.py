@@ -11,6 +11,7 @@ its offset waits for both. Published twice it has the same id, (topic, partition
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ MOST_COUNTED = 100_000
 """Up to so many dead letters that wait are counted."""
 _REPORT_WAIT = 0.5
 _RAW_WAIT = 0.25
+_RAW_START = 64 * 1024
+"""How much is published of a message that is too large for the topic: as much as is kept."""
 
 
 class Letter(NamedTuple):
@@ -154,12 +157,16 @@ class RawBox:
         self._encode = encode
         self._keep = keep
         self._under_way: str | None = None
+        self._too_large: str | None = None
 
     def bury(self, letter: UndecodableLetter) -> None:
         """Keep and publish a message; one after the other, each until it is there.
 
         While the bus is away a call does not wait: the message is under way, and what became of it
         is asked by the next call. So the partitions whose messages can be read go on.
+
+        Of a message that the topic does not take, being larger than it may be with what is said of
+        it, the start is published. Where not even that is taken, the database alone keeps it.
 
         Raises:
             UnavailableError: it is not there yet; to be called again.
@@ -168,7 +175,8 @@ class RawBox:
         if first:
             queue = self._queue(letter.topic)
             self._keep(letter, queue)
-            value, headers = self._encode(letter)
+            cut = self._too_large == letter.id
+            value, headers = self._encode(_start_of(letter) if cut else letter)
             topic, key = self._topic(queue), letter.id.encode()
             if not self._publisher.publish(topic, -1, key, value, headers, letter.id):
                 raise UnavailableError("Kafka takes no dead letter: too many are under way.")
@@ -177,10 +185,22 @@ class RawBox:
             if delivery.token != letter.id:
                 continue
             self._under_way = None
-            if delivery.error is not None:
-                raise UnavailableError(f"The dead letter did not arrive: {delivery.error}")
-            return
+            error = delivery.error
+            if error is None:
+                return
+            if error.permanent and self._too_large == letter.id:
+                log.error("undecodable_not_published", message=letter.id, error=str(error))
+                return
+            if error.permanent:
+                self._too_large = letter.id
+            raise UnavailableError(f"The dead letter did not arrive: {error}")
         raise UnavailableError("Kafka has not acknowledged the dead letter yet.")
+
+
+def _start_of(letter: UndecodableLetter) -> UndecodableLetter:
+    """The letter with the start of its message, as it says."""
+    error = f"the first {_RAW_START} of {len(letter.raw)} bytes; {letter.error}"
+    return replace(letter, raw=letter.raw[:_RAW_START], error=error)
 
 
 class OwedLetters:

@@ -171,3 +171,35 @@ def test_without_the_database_nothing_is_published() -> None:
     raw.away = False
     raw.box.bury(letter(1))
     assert len(raw.bus.messages(DLQ)) == 1
+
+
+def large(offset: int, size: int) -> UndecodableLetter:
+    return UndecodableLetter(NORMAL, 2, offset, b"\xff" * size, "not JSON")
+
+
+def test_of_a_message_that_is_too_large_for_the_topic_the_start_is_published() -> None:
+    raw = Raw()
+    raw.bus.limit_bytes = 100_000
+    with pytest.raises(UnavailableError, match="did not arrive"):
+        raw.box.bury(large(1, 100_001))
+    raw.box.bury(large(1, 100_001))
+    raw.box.bury(large(2, 100_000))
+    first, second = raw.bus.messages(DLQ)
+    assert first.value == b"\xff" * 65536
+    assert dict(first.headers)["tickrail-id"] == f"{NORMAL}/2/1".encode()
+    reason = dict(first.headers)["tickrail-reason"]
+    assert reason == b"the first 65536 of 100001 bytes; not JSON"
+    assert len(second.value) == 100_000
+    assert {x for x, _ in raw.kept} == {f"{NORMAL}/2/{n}" for n in (1, 2)}
+
+
+def test_what_the_topic_never_takes_holds_up_no_other() -> None:
+    raw = Raw()
+    raw.bus.limit_bytes = 10
+    with pytest.raises(UnavailableError):
+        raw.box.bury(large(1, 50))
+    raw.box.bury(large(1, 50))
+    raw.box.bury(letter(2))
+    (message,) = raw.bus.messages(DLQ)
+    assert message.value == b"\xff"
+    assert raw.kept[0] == (f"{NORMAL}/2/1", QUEUE)
