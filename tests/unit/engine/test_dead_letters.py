@@ -203,3 +203,14 @@ def test_what_the_topic_never_takes_holds_up_no_other() -> None:
     (message,) = raw.bus.messages(DLQ)
     assert message.value == b"\xff"
     assert raw.kept[0] == (f"{NORMAL}/2/1", QUEUE)
+
+
+def test_a_report_of_another_message_is_not_taken_for_this_ones() -> None:
+    raw = Raw()
+    raw.bus.limit_bytes, raw.bus.down = 10, True
+    for one in (large(1, 50), letter(2)):
+        with pytest.raises(UnavailableError, match="not acknowledged"):
+            raw.box.bury(one)
+    raw.bus.down = False
+    raw.box.bury(letter(2))
+    assert [m.value for m in raw.bus.messages(DLQ)] == [b"\xff"]

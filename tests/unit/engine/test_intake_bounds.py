@@ -11,6 +11,7 @@ from tests.unit.engine.test_intake import NORMAL, crowd, send
 from tickrail.core.errors import SetupError, TickrailError, UnavailableError
 from tickrail.core.execution import SUCCESS
 from tickrail.core.messages import LaunchMessage
+from tickrail.core.ports_bus import Assignment
 from tickrail.core.states import State
 
 
@@ -229,3 +230,22 @@ def test_a_burial_that_is_refused_is_tried_again_and_holds_up_nobody() -> None:
     worker.bury_fails = None
     worker.take()
     assert worker.done_offset(NORMAL) == 2
+
+
+def test_what_waits_for_its_dead_letter_counts_over_a_revoke() -> None:
+    world = Stepped()
+    worker = world.worker(buffer_bytes=5000, fetch=1)
+    worker.take()
+    worker.bury_fails = UnavailableError("the DLQ topic is away")
+    for _ in range(5):
+        world.bus.append(NORMAL, 0, b"k", b"\x00" * 1000, None)
+        worker.take()
+    places = [Assignment(*place) for place in worker.intake._trackers]
+    list(worker.intake.revoked(places))
+    assert worker.intake._held_bytes == 5000
+    worker.intake.assigned(places)
+    worker.take()
+    assert worker.consumer._paused
+    worker.bury_fails = None
+    worker.take()
+    assert (len(worker.buried), worker.intake._held_bytes) == (5, 0)
