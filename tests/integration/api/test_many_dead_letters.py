@@ -11,6 +11,8 @@ from tests.support.api import Caller, World
 from tests.support.dead_api import dead_launch, die, runner_of, work
 from tests.support.until import until
 
+from tickrail.core.ports_api import JobRecord, JobRef, Transaction
+from tickrail.engine import letter_operations
 from tickrail.engine.letter_operations import BURST
 from tickrail.engine.operations import BATCH
 
@@ -122,6 +124,29 @@ def test_batches_go_on_after_a_crash_and_stop_at_a_cancel(world: World, acme: Ca
     world.database.run("update operations set held_until = null")
     assert runner_of(world).run_once() > 0.0
     assert redriven(world) == 2 * BATCH + 6
+
+
+def test_a_batch_locks_its_jobs_in_the_order_of_ids(
+    world: World, acme: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As everybody locks them; the letters come in the order of their deaths, here the reverse."""
+    jobs = sorted(acme.create(f"j{n}", overlap="allow")["id"] for n in range(4))
+    names = {j["id"]: j["name"] for j in acme.every("/v1/jobs")}
+    for age, job in enumerate(jobs, 1):
+        dead_launch(world, acme, names[job], ago=100.0 * age)
+    locked: list[str] = []
+    find = letter_operations.require
+
+    def noted(tx: Transaction, ref: JobRef, *, lock: bool = False) -> JobRecord:
+        if lock:
+            locked.append(str(ref))
+        return find(tx, ref, lock=lock)
+
+    monkeypatch.setattr(letter_operations, "require", noted)
+    acme.post("/v1/dead-letters/redrive", {"filter": {}}, expect=202)
+    work(world)
+    assert redriven(world) == len(jobs)
+    assert locked == jobs
 
 
 def test_the_rate_is_kept_by_several_processes_and_over_their_deaths(
