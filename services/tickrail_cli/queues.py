@@ -147,7 +147,7 @@ def create_queue(
     max_running: str | None,
     rate: str | None,
 ) -> None:
-    """Make a queue; for operators. Restart schedulers, and start workers for it."""
+    """Make a queue; for operators. A worker reads it where it is told so at its start."""
     answer = session.client().request(
         "PUT",
         queue_path(name),

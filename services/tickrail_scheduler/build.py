@@ -23,6 +23,7 @@ from tickrail.core.ports import Publication
 from tickrail.core.sharding import kafka_partition
 from tickrail.engine.backfills import Backfills
 from tickrail.engine.deadletters import LetterBox, OwedLetters, show_reasons
+from tickrail.engine.new_topics import NewTopics
 from tickrail.engine.owner import OwnerLoop, OwnerParts
 from tickrail.engine.ownership import Ownership, OwnershipSettings
 from tickrail.engine.reaper import Reaper, ReaperSettings
@@ -91,9 +92,9 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     coordinator = EtcdCoordinator(EtcdSettings(**settings.group("etcd")))
     coordinator.version()
     check_broker(kafka)
-    Topics(kafka).ensure_queues(
-        settings.topic_prefix, queue_names(database), installation.kafka_partitions
-    )
+    topics = Topics(kafka)
+    queues = queue_names(database)
+    topics.ensure_queues(settings.topic_prefix, queues, installation.kafka_partitions)
 
     postgres = PostgresOwnerStore(
         database,
@@ -158,6 +159,14 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         owner.wake()
         owner_loop.wake()
 
+    new_topics = NewTopics(
+        lambda: relay.missing,
+        lambda: queue_names(database),
+        lambda named: topics.ensure_queues(
+            settings.topic_prefix, named, installation.kafka_partitions
+        ),
+        queues,
+    )
     listener = WakeListener(database, wake)
     ownership_loop = LoopThread(
         "ownership", lambda: ownership.run_once().next_in, clock, metrics=metrics
@@ -166,6 +175,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         owner_loop,
         ownership_loop,
         LoopThread("renewal", ownership.renew_once, clock, metrics=metrics),
+        LoopThread("topics", new_topics.run_once, clock, stuck_after=120.0, metrics=metrics),
         LoopThread("wake-ups", listener.run_once, clock, at_end=listener.close, metrics=metrics),
     )
     coordinator.watch(ownership_loop.wake)

@@ -102,8 +102,8 @@ def get_queue(call: Reads, name: str) -> Response:
 def put(call: ChangesInstallation, name: str) -> Response:
     """Create or replace a queue: what it serves and its limits for everybody.
 
-    For operators' keys; scope: admin. Schedulers and workers make the topics of a new queue when
-    they start, and a worker reads the queues that it is started with.
+    For operators' keys; scope: admin. Schedulers make the topics of a new queue when its first
+    launch is due, within some seconds; a worker reads the queues that it is started with.
     """
     _for_everybody(call)
     wanted = call.precondition()
