@@ -86,7 +86,11 @@ KNOWN = (
     Known("secrets_unavailable", _COMMAND, "yes", "yes", "its secrets cannot be read"),
     Known("unknown_task", _TASK, "yes", "yes", "the worker's app has no task of the name"),
     Known("invalid_arguments", _TASK, "yes", "no", "the task does not take these arguments"),
-    Known("snoozed", _TASK, "yes", _SNOOZE, "the task asked to be run later"),
+    Known("returned_awaitable", _TASK, "yes", "no", "it returned what it should have awaited"),
+    Known(
+        "snoozed", _TASK, "yes", f"{_SNOOZE}, a thousand times",
+        "the task asked to be run later",
+    ),
 )  # fmt: skip
 """Every outcome of a failure that is no member of a family, those of any target first."""
 FAMILIES = (

@@ -21,6 +21,7 @@ from tickrail.core.target_task import CONTEXT
 
 UNKNOWN_TASK = "unknown_task"
 INVALID_ARGUMENTS = "invalid_arguments"
+RETURNED_AWAITABLE = "returned_awaitable"
 SNOOZED = "snoozed"
 MAX_VALUE_BYTES = 16 * 1024
 """How long what a task returns may be as JSON text, to be kept."""
@@ -274,12 +275,21 @@ def unknown_task(name: str, known: Iterable[str]) -> Outcome:
 
 
 def returned(value: object, log: bytes = b"") -> Outcome:
-    """The end of a run that returned: a success, whatever it returned.
+    """The end of a run that returned: a success, whatever the value.
 
     A value that is no JSON or too large is not kept, and the message says so: to fail would be to
-    do again what is done.
+    do again what is done. An awaitable, as a plain function round an `async` one returns it, is the
+    work itself, and nobody has done it: that is a failure.
     """
     body = bounded_text(log, tail=True)
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        kind = type(value).__name__
+        message = one_line(f"it returned a {kind} that nobody awaits: make the task `async def`")
+        return Outcome(
+            ok=False, outcome=RETURNED_AWAITABLE, retryable=False, message=message, body=body
+        )
     if value is None:
         return Outcome(ok=True, outcome=OK, body=body)
     why = _unfit(value, MAX_VALUE_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -108,6 +109,17 @@ def odd_value() -> OddDict:
 @app.task
 async def aodd_value() -> OddDict:
     return OddDict(a=1)
+
+
+@app.task
+@functools.wraps(aadd)
+def wrapped(a: int) -> Any:
+    return aadd(a)
+
+
+@app.task
+async def awrapped() -> Any:
+    return aadd(1)
 
 
 @app.task
@@ -253,6 +265,15 @@ def test_a_value_that_raises_is_not_kept(executor: TaskExecutor, name: str) -> N
     found = run(executor, name)
     assert (found.ok, found.value) == (True, None)
     assert found.message.startswith("the returned value is not kept: it is no JSON (<no text")
+
+
+@pytest.mark.parametrize(("name", "args"), [("wrapped", {"a": 1}), ("awrapped", {})])
+def test_work_that_nobody_awaits_is_not_done(
+    executor: TaskExecutor, name: str, args: dict[str, int]
+) -> None:
+    found = run(executor, name, **args)
+    assert (found.ok, found.outcome, found.retryable) == (False, "returned_awaitable", False)
+    assert found.message.startswith("it returned a coroutine that nobody awaits")
 
 
 def test_a_function_says_what_is_to_happen(executor: TaskExecutor) -> None:
