@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,14 +18,14 @@ from typing import Any
 import structlog
 
 from tickrail.core.clock import Clock
-from tickrail.core.durations import parse_duration
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, TIMED_OUT, Executor, Outcome, Run
-from tickrail.core.ids import JobId, LaunchId
+from tickrail.core.ids import LaunchId
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
-from tickrail.core.ports_worker import Claimed, Extension, WorkerStore
-from tickrail.engine.active import Active, JobText
+from tickrail.core.ports_worker import Extension, WorkerStore
+from tickrail.engine.active import Active
+from tickrail.engine.job_texts import JobTexts
 from tickrail.engine.run_record import Recorder
 from tickrail.engine.run_reports import RunReports
 
@@ -35,13 +35,7 @@ CEILING = timedelta(hours=12)
 """No run is kept for longer than this."""
 _WATCH_SECONDS = 0.25
 
-_WAKING = frozenset({"buffer_one", "buffer_all", "cancel_other", "skip"})
 NOT_SERVED = "not_served"
-
-
-def _measured_from_end(schedule: Mapping[str, Any] | None) -> bool:
-    """Whether the next slot of a canonical schedule is measured from the end of a launch."""
-    return schedule is not None and schedule.get("measured_from") == "completion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ class Runs:
         self._latest: dict[LaunchId, Active] = {}
         self._ended: deque[tuple[Active, Outcome]] = deque()
         self._arrived = threading.Event()
-        self._texts: OrderedDict[tuple[JobId, int], JobText] = OrderedDict()
+        self._texts = JobTexts()
         self._draining = False
         self._interrupted = 0
 
@@ -141,7 +135,8 @@ class Runs:
         self._latest[c.id] = a
         self._active[a] = None
         try:
-            a.job = self._text(c)
+            a.job = self._texts.of(c)
+            a.claimed = c._replace(definition="")  # up to 1 MiB, for as long as it runs
             executor = self._executors.get(next(iter(a.job.target), ""))
             payload = a.job.payload if c.payload is None else json.loads(c.payload)
         except Exception as e:
@@ -189,24 +184,6 @@ class Runs:
             log.exception("executor_failed", launch=str(c.id), job=str(c.job))
             message = f"{type(e).__name__}: {e}"
             self._done(a.run, Outcome(ok=False, outcome="internal", certain=False, message=message))
-
-    def _text(self, c: Claimed) -> JobText:
-        key = (c.job, c.job_version)
-        text = self._texts.get(key)
-        if text is None:
-            doc = json.loads(c.definition)
-            text = JobText(
-                name=doc["name"],
-                target=doc["target"],
-                payload=doc.get("payload"),
-                timeout=parse_duration(doc["timeout"]).total_seconds(),
-                retry=doc["retry"],
-                wakes=doc["overlap"] in _WAKING or _measured_from_end(doc["schedule"]),
-            )
-            self._texts[key] = text
-            if len(self._texts) > 10_000:  # noqa: PLR2004 - a cache's bound
-                self._texts.popitem(last=False)
-        return text
 
     def _done(self, run: Run, outcome: Outcome) -> None:
         a = self._running.pop(run, None)
