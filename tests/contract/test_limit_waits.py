@@ -148,3 +148,40 @@ def test_under_a_key_each_waits_by_the_limit_of_its_own_job(bed: Bed) -> None:
     bed.change(wide[0], state=State.CANCELLED)
     bed.owner().rouse(OWNED)
     assert len(due_now(bed, narrow + wide)) > 0
+
+
+def test_an_end_does_not_wake_those_that_wait_for_a_token(bed: Bed) -> None:
+    """A place is free; their tokens come no sooner for it."""
+    bed.set_limit(MINE, Limit(max_running=2, rate=Rate(2, 3600.0)))
+    store, launches = bed.worker(), crowd(bed, 4)
+    answer = ask(bed, store, launches)
+    waited = launches[1:]
+    assert answer.refused == dict.fromkeys(waited, "rate")
+    since = [bed.row(x).due_at for x in waited]
+    succeed(store, *answer.granted)
+    assert [bed.row(x).due_at for x in waited] == since
+
+
+def test_a_second_refusal_keeps_the_turn_of_the_first(bed: Bed) -> None:
+    bed.set_limit(MINE, Limit(max_running=1))
+    store, launches = bed.worker(), crowd(bed, 4)
+    answer = ask(bed, store, launches)
+    first = launches[1]
+    bed.change(first, due_at=bed.now() - timedelta(seconds=1))
+    assert ask(bed, store, [first]).refused == {first: "max_running"}
+    succeed(store, *answer.granted)
+    assert due_now(bed, launches[1:]) == [first]
+
+
+@pytest.mark.parametrize("limit", [Limit(rate=Rate(60, 60.0)), Limit(max_running=2)])
+def test_who_was_granted_waits_no_more(bed: Bed, limit: Limit) -> None:
+    bed.set_limit(MINE, limit)
+    store, launches = bed.worker(), crowd(bed, 3)
+    answer = ask(bed, store, launches)
+    assert len(answer.granted) == 2
+    assert bed.owner().backlog(OWNED, 10).waits
+    succeed(store, *answer.granted)
+    bed.advance(1.5)
+    bed.owner().rouse(OWNED)
+    assert ids(ask(bed, store, launches[2:])) == {launches[2]}
+    assert not bed.owner().backlog(OWNED, 10).waits
