@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
+from tests.support.clock import FakeClock
 from tests.support.memory_bus import MemoryBus, MemoryPublisher
 from tests.support.runs import Outcomes, make_run
 from tests.support.until import until
@@ -16,7 +17,7 @@ from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.execution import Run
 from tickrail.executors.kafka import KafkaExecutor
-from tickrail.executors.kafka_message import KafkaTargetSettings
+from tickrail.executors.kafka_message import AllowedTopics, KafkaTargetSettings
 
 CLOCK = SystemClock()
 TOPIC = "orders.paid"
@@ -125,6 +126,21 @@ def test_what_a_tenant_may_use_is_asked_once_in_a_while(bed: Bed) -> None:
     runs = [bed.start({"topic": TOPIC}, tenant_id=UUID(int=n % 2)) for n in range(10)]
     assert all(bed.outcomes.of(run).ok for run in runs)
     assert sorted(bed.asked) == [UUID(int=0), UUID(int=1)]
+
+
+def test_what_a_tenant_may_use_is_asked_anew_after_five_seconds() -> None:
+    clock, allowed = FakeClock(), ["orders.*"]
+    topics = AllowedTopics(lambda _tenant: allowed, clock, KafkaTargetSettings(prefix="tickrail"))
+    tenant = UUID(int=1)
+    assert topics.refusal(tenant, TOPIC) is None
+    allowed.clear()
+    clock.advance(4.9)
+    assert topics.refusal(tenant, TOPIC) is None
+    clock.advance(0.1)
+    assert topics.refusal(tenant, TOPIC) is not None
+    allowed.append(TOPIC)
+    clock.advance(5)
+    assert topics.refusal(tenant, TOPIC) is None
 
 
 def test_a_database_that_is_away_is_certain_and_tried_again(bed: Bed) -> None:
