@@ -43,7 +43,12 @@ class Facts(NoFacts):
     def __init__(self, **values: str) -> None:
         self.values = {name: value.encode() for name, value in values.items()}
         self.error: Exception | None = None
+        self.lists: Mapping[str, object] | None = None
         self.read = 0
+
+    def egress(self, tenant: UUID) -> Mapping[str, object] | None:
+        del tenant
+        return self.lists
 
     def get(self, tenant: UUID, names: Sequence[str]) -> Mapping[str, bytes]:
         del tenant
@@ -149,6 +154,20 @@ def test_values_are_kept_for_five_seconds() -> None:
         call(executor, receiver.url(), headers=REFERENCE)
         sent = [r.header("X-Key") for r in receiver.requests]
     assert sent == ["old", "old", "new"]
+
+
+def test_a_change_of_a_tenant_s_lists_counts_within_five_seconds() -> None:
+    clock, facts = FakeClock(), Facts()
+    with executing(facts, clock) as executor, Receiver() as receiver:
+        assert call(executor, receiver.url()).ok
+        facts.lists = {"deny": ["127.0.0.0/8"]}
+        clock.advance(4.9)
+        assert call(executor, receiver.url()).ok
+        clock.advance(0.2)
+        assert call(executor, receiver.url()).outcome == "refused_egress"
+        facts.lists = None
+        clock.advance(5.1)
+        assert call(executor, receiver.url()).ok
 
 
 def test_many_calls_at_once_read_a_secret_once() -> None:
