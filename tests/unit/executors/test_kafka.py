@@ -143,18 +143,6 @@ def test_what_a_tenant_may_use_is_asked_anew_after_five_seconds() -> None:
     assert topics.refusal(tenant, TOPIC) is None
 
 
-def test_a_change_of_what_a_tenant_may_use_counts_within_five_seconds() -> None:
-    clock, may = FakeClock(), ["orders.*"]
-    topics = AllowedTopics(lambda _: may, clock, KafkaTargetSettings(prefix="tickrail"))
-    tenant = UUID(int=1)
-    assert topics.refusal(tenant, TOPIC) is None
-    may.clear()
-    clock.advance(4.9)
-    assert topics.refusal(tenant, TOPIC) is None
-    clock.advance(0.2)
-    assert topics.refusal(tenant, TOPIC) is not None
-
-
 def test_a_database_that_is_away_is_certain_and_tried_again(bed: Bed) -> None:
     bed.away = True
     outcome = bed.outcomes.of(bed.start({"topic": TOPIC}))
