@@ -35,6 +35,7 @@ _SQL = load("limits")
 _KEYS_LOCK = 7_241_002
 _SCOPES_A_PASS = 500
 _PLACES_EVERY = timedelta(seconds=1)
+_STALE_A_PASS = 20_000
 _SLACK = 1.0
 """Seconds that a wait for a token may be too long before it is shortened."""
 _START = Scope(INSTALLATION, "", "")
@@ -135,8 +136,16 @@ class OwnerLimits:
 
 
 def drop_stale(cursor: Cursor) -> None:
-    """Forget places of attempts that are over, and waiters that wait no more."""
-    cursor.execute(_SQL["stale_holds"])
+    """Forget places of attempts that are over, and waiters that wait no more; so many at most.
+
+    In two statements: the second sees the rows as they are once nobody else can use them again.
+    """
+    rows = cast(
+        "Any", cursor.execute(_SQL["maybe_stale_holds"], {"limit": _STALE_A_PASS}).fetchall()
+    )
+    if rows:
+        given = {**_columns(Scope(*r[:3]) for r in rows), "id": [r[3] for r in rows]}
+        cursor.execute(_SQL["drop_stale_holds"], given)
 
 
 def are_limits(cursor: Cursor) -> tuple[bool, bool]:

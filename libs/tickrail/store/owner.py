@@ -449,6 +449,7 @@ class PostgresOwnerStore:
             cursor.execute("delete from undecodable where at < now() - %s", ended)
             cursor.execute("delete from backfills where finished_at < now() - %s", ended)
             cursor.execute("delete from operations where finished_at < now() - %s", ended)
+        with self._session.transaction() as cursor:
             drop_stale(cursor)
         return dropped
 

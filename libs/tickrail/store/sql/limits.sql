@@ -363,11 +363,26 @@ where partition = any(%(partitions)b::int2[]) and phase = 2 and state = 'queued'
   and scheduled_at >= %(since)b
 group by tenant_id, queue
 
--- name: stale_holds
--- Places of attempts that are over, and waiters whose launches wait no more.
-delete from holds h
+-- name: maybe_stale_holds
+-- Places of attempts that are over, and waiters whose launches wait no more, locked. A row that
+-- somebody else has is being used again; one that was used again a moment ago may still be among them.
+select h.tenant_id, h.scope, h.name, h.launch_id from holds h
 where not exists (
   select from launches t
   where t.scheduled_at = h.scheduled_at and t.id = h.launch_id
     and case when h.claim is null then t.state in ('due', 'queued') and t.attempt = h.attempt
         else t.state = 'running' and t.claim = h.claim end)
+limit %(limit)s
+for update of h skip locked
+
+-- name: drop_stale_holds
+-- Those of these locked rows that are stale as they are now.
+delete from holds h
+using unnest(%(tenant)b::uuid[], %(scope)s::text[], %(name)s::text[], %(id)b::uuid[])
+  as m (tenant_id, scope, name, id)
+where h.tenant_id = m.tenant_id and h.scope = m.scope and h.name = m.name and h.launch_id = m.id
+  and not exists (
+    select from launches t
+    where t.scheduled_at = h.scheduled_at and t.id = h.launch_id
+      and case when h.claim is null then t.state in ('due', 'queued') and t.attempt = h.attempt
+          else t.state = 'running' and t.claim = h.claim end)
