@@ -41,7 +41,8 @@ class Retry(Document):
     jitter: float = Field(0.2, ge=0, le=0.9)
     on: list[str] = Field(
         default_factory=list, max_length=50,
-        description="Failures that are tried again although that is usually of no use.",
+        description="Failures that are tried again although that is usually of no use. What "
+        "neither list names is tried again as usual.",
     )  # fmt: skip
     not_on: list[str] = Field(
         default_factory=list, max_length=50,
