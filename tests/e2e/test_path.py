@@ -6,6 +6,9 @@ the file that commands append to, and from the receiver of the webhooks.
 
 from __future__ import annotations
 
+import json
+import re
+import socket
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,9 +17,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.receiver import Receiver
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from tests.support.receiver import Receiver, Request
 from tests.support.running import CLOCK, Running, data_folder, launches_of
 from tests.support.until import until
+
+from tickrail.local.state import STATE_FILE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(280)]
 
@@ -56,7 +62,8 @@ def minutes(after: datetime, until_: datetime) -> set[datetime]:
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Running]:
-    with data_folder() as folder, Running(folder) as running:
+    # Everything is logged: what must not be seen is looked for there too.
+    with data_folder() as folder, Running(folder, "--log-level", "debug") as running:
         yield running
 
 
@@ -143,6 +150,73 @@ def test_what_a_command_prints_is_seen_while_it_runs(up: Running) -> None:
     workers = up.rows("select name, kinds, tasks from workers order by name")
     assert {w[0] for w in workers} >= {"worker-1", "worker-2"}
     assert all("command" in w[1] for w in workers)
+
+
+HUSH = 'Bearer hünter2-"of"-everyone'
+
+
+def test_what_is_secret_is_seen_nowhere(up: Running) -> None:
+    def echo(connection: socket.socket, request: Request) -> bool:
+        body = f"{request.headers}\n{request.header('X-Key')}".encode("latin-1")
+        head = f"HTTP/1.1 500 No\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        return True
+
+    (up.folder / "key").write_text(HUSH)
+    up.cli("secrets", "set", "key", "--file", str(up.folder / "key"))
+    (up.folder / "key").unlink()
+    key = {"secret": "key"}
+    prints = 'echo "$K"; echo "$K" >&2; env; exit 3'
+    with Receiver(echo) as receiver, up.client() as client:
+        targets = {
+            "sends": {"webhook": {"url": receiver.url(), "headers": {"X-Key": key}}},
+            "prints": {"command": {"shell": prints, "env": {"K": key}}},
+            "breaks": {"command": {"argv": ["/nothing"], "env": {"K": key}}},
+        }
+        made = []
+        for name, target in targets.items():
+            retry = {"max_attempts": 2, "initial": "0.05s"}
+            document = {"name": name, "target": target, "retry": retry, "schedule": None}
+            client.request("POST", "/v1/jobs", json=document)
+            made.append(client.request("POST", f"/v1/jobs/name:{name}/trigger")["id"])
+        for launch in made:
+            path = f"/v1/launches/{launch}"
+            until(lambda: client.request("GET", path)["state"] == "dead", 60)  # noqa: B023 - at once
+        kept: dict[str, str] = {}
+
+        def buried() -> bool:
+            kept.update(letters(up))
+            return set(made) <= set(kept)
+
+        until(buried, 60)
+        said = [client.request("GET", f"/v1/dead-letters/{launch}") for launch in made]
+        assert receiver.requests[0].header("X-Key") == HUSH
+    shown = json.dumps([said, kept], ensure_ascii=False) + "\n".join([*up.lines, *up.shown])
+    for (table,) in up.rows("select tablename from pg_tables where schemaname = current_schema()"):
+        shown += str(up.rows(f"select row.*::text from {table} as row"))
+    shown += "".join(f.read_text(errors="replace") for f in up.folder.rglob("*.log"))
+    assert shown.count("***") > 6
+    assert re.findall(r".{0,80}(?:nter2|-everyone)", shown) == []
+
+
+def letters(up: Running) -> dict[str, str]:
+    """The messages of the dead letter topic: launch -> all of it as text."""
+    addresses = json.loads((up.folder / STATE_FILE).read_text())["addresses"]
+    reader = Consumer(
+        {"bootstrap.servers": addresses["kafka_bootstrap"], "group.id": "reads-letters"}
+    )
+    topic = "tickrail.dlq.default"
+    partitions = reader.list_topics(topic, 10).topics[topic].partitions
+    places = [TopicPartition(topic, n, OFFSET_BEGINNING) for n in partitions]
+    reader.assign(places)
+    count = sum(reader.get_watermark_offsets(place, 10)[1] for place in places)
+    found: dict[str, str] = {}
+    for message in reader.consume(count, 2) if count else ():
+        value = message.value() or b""
+        text = value.decode() + str(message.headers()) + str(message.key())
+        found[str(json.loads(value)["launch"])] = text
+    reader.close()
+    return found
 
 
 def _token(up: Running) -> str:
