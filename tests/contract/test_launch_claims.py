@@ -17,9 +17,9 @@ from tests.support.store_bed import (
 )
 
 from tickrail.core.errors import TickrailError
-from tickrail.core.ids import LaunchId
+from tickrail.core.ids import JobId, LaunchId
 from tickrail.core.ports import LostClaim
-from tickrail.core.ports_worker import Claimed, ClaimRequest, Extension
+from tickrail.core.ports_worker import Claimed, ClaimRequest, Extension, TargetName
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 from tickrail.engine.reaper import decide
@@ -94,6 +94,12 @@ def test_an_end_that_cannot_be_written_changes_nothing_and_is_no_outage(bed: Bed
     assert {bed.row(x).state for x in (one, other)} == {State.RUNNING}
     worker.finish([good, bad])
     assert {bed.row(x).state for x in (one, other)} == {State.SUCCEEDED}
+
+
+def test_the_targets_of_jobs_are_those_of_their_present_definitions(bed: Bed) -> None:
+    job = bed.row(make_launch(bed)).job_id
+    assert bed.worker().targets([job, JobId(uuid4())]) == {job: TargetName("noop")}
+    assert bed.worker().targets([]) == {}
 
 
 def test_a_doubled_message_starts_one_run(bed: Bed) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from tests.support.memory_limits import ask, leave, place
@@ -13,7 +13,7 @@ from tests.support.memory_tables import (
 )
 
 from tickrail.core.errors import TickrailError
-from tickrail.core.ids import Claim, LaunchId
+from tickrail.core.ids import Claim, JobId, LaunchId
 from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_worker import (
@@ -24,6 +24,7 @@ from tickrail.core.ports_worker import (
     Extension,
     Finish,
     FinishAnswer,
+    TargetName,
 )
 from tickrail.core.states import State
 
@@ -104,6 +105,17 @@ class MemoryWorkerStore:
                 if row.cancel_requested:
                     cancel.add(c.id)
             return ExtendAnswer(frozenset(held), frozenset(cancel))
+
+    def targets(self, jobs: Collection[JobId]) -> Mapping[JobId, TargetName]:
+        db = self._db
+        with db.transaction("targets"):
+            found = {}
+            for job in jobs:
+                if (row := db.jobs.get(job)) is not None:
+                    target = json.loads(row.definitions[row.version])["target"]
+                    (kind,) = target
+                    found[job] = TargetName(kind, target.get("task", {}).get("name", ""))
+            return found
 
     def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:
         db = self._db

@@ -107,6 +107,22 @@ class HandExecutor:
             self.end(run, Outcome(ok=False, outcome="interrupted", certain=False))
 
 
+@dataclass
+class FewPlaces(HandExecutor):
+    """One with few places."""
+
+    kinds: frozenset[str] = frozenset({"command"})
+    places: int = 2
+
+    @property
+    def free_places(self) -> int:
+        return self.places - len(self.running)
+
+    def needs_place(self, name: str) -> bool:
+        del name
+        return True
+
+
 def failure(outcome: str = "http_500", **more: Any) -> Outcome:
     """A certain failure that may be tried again, unless told otherwise."""
     return Outcome(ok=False, outcome=outcome, **more)
@@ -115,9 +131,12 @@ def failure(outcome: str = "http_500", **more: Any) -> Outcome:
 class Worker:
     """A worker process: intake, runs and executor."""
 
-    def __init__(self, world: Stepped, name: str, **settings: Any) -> None:
+    def __init__(
+        self, world: Stepped, name: str, executor: HandExecutor | None = None, **settings: Any
+    ) -> None:
         self.world = world
-        self.executor = HandExecutor()
+        self.executor = executor or HandExecutor()
+        self.others = [] if executor is None else [HandExecutor()]
         self.store = MemoryWorkerStore(world.db)
         self.consumer = MemoryConsumer(world.bus, GROUP)
         self.publisher = MemoryPublisher(world.bus)
@@ -133,7 +152,7 @@ class Worker:
 
         self.runs = Runs(
             self.store,
-            [self.executor],
+            [self.executor, *self.others],
             world.clock,
             self.metrics,
             RunsSettings(gather=0.0),

@@ -147,6 +147,19 @@ class Executor(Protocol):
         ...
 
 
+class Bounded(Executor, Protocol):
+    """An executor with fewer places than a worker has runs."""
+
+    @property
+    def free_places(self) -> int:
+        """How many more runs that need a place would begin at once."""
+        ...
+
+    def needs_place(self, name: str) -> bool:
+        """Whether a run of the target of this name (a task's) needs one."""
+        ...
+
+
 def bounded_text(raw: bytes, *, tail: bool = False) -> str:
     """At most BODY_BYTES of output as text that Postgres can keep.
 

@@ -6,7 +6,7 @@ As in `core.ports`: the docstrings are the contract, each method is one transact
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
@@ -124,8 +124,19 @@ class ExtendAnswer:
     cancel: frozenset[LaunchId] = frozenset()
 
 
+class TargetName(NamedTuple):
+    """What a job's target is. `name`: of a task; empty for other kinds."""
+
+    kind: str
+    name: str = ""
+
+
 class WorkerStore(Protocol):
     """What a worker does in the database. Safe to use from several threads."""
+
+    def targets(self, jobs: Collection[JobId]) -> Mapping[JobId, TargetName]:
+        """What the targets of these jobs are, by their present definitions."""
+        ...
 
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:
         """Claim what can start now: `due` or `queued`, the attempt as asked, its time come."""

@@ -19,7 +19,7 @@ import structlog
 from tickrail.core.clock import Clock
 from tickrail.core.execution import one_line
 from tickrail.core.fairness import Turns
-from tickrail.core.ids import LaunchId
+from tickrail.core.ids import JobId, LaunchId
 from tickrail.core.limits import THROTTLED
 from tickrail.core.messages import LaunchMessage, UndecodableLetter
 from tickrail.core.offsets import OffsetTracker
@@ -28,6 +28,7 @@ from tickrail.core.ports_metrics import Metrics
 from tickrail.core.ports_worker import ClaimAnswer, ClaimRequest, WorkerStore
 from tickrail.engine.active import Active
 from tickrail.engine.isolate import each_apart
+from tickrail.engine.places import Places, target_name
 from tickrail.engine.runs import Runs
 
 log = structlog.get_logger("tickrail.intake")
@@ -81,6 +82,11 @@ class Waiting:
         """In bytes, as it came."""
         return len(self.raw)
 
+    @property
+    def job(self) -> JobId:
+        """The job of its launch."""
+        return JobId(self.message.job)
+
 
 class Intake:
     """Polls, claims, starts, commits. Also the consumer's `RebalanceListener`."""
@@ -102,7 +108,8 @@ class Intake:
         Args:
             consumer: of the bus; this thread's alone.
             store: the claims.
-            runs: starts what was claimed and ends it.
+            runs: starts what was claimed and ends it; its executors are not given more than they
+                have places for.
             clock: the clock.
             metrics: where messages are counted.
             settings: the numbers.
@@ -110,6 +117,7 @@ class Intake:
             bury: publishes an undecodable message to the DLQ topic and waits for the report;
                 raises if it is not there.
         """
+        self._places: Places[Waiting] = Places(runs.executors, store.targets)
         self._consumer = consumer
         self._store = store
         self._runs = runs
@@ -165,7 +173,9 @@ class Intake:
             self._paused.discard(place)
         for topic, lane in self._lanes.items():
             self._lanes[topic] = deque(w for w in lane if w.place not in gone)
+        self._places.keep(lambda w: w.place not in gone)
         self._held_bytes = sum(w.size for lane in self._lanes.values() for w in lane)
+        self._held_bytes += sum(w.size for w in self._places)
         self._held_bytes += sum(len(letter.raw) for letter, _ in self._unburied)
 
     # --- the loop ---------------------------------------------------------------------------------
@@ -187,10 +197,10 @@ class Intake:
         if self._left or (self._closing.is_set() and self._leave()):
             self._rest.wait(wait)
             return 0
-        waiting = sum(map(len, self._lanes.values()))
+        fresh = self.waiting - len(self._places)
         free = self._settings.concurrency - self._runs.count
-        can_claim = waiting > 0 and free > 0 and not self._closing.is_set()
-        room = self._settings.buffer - waiting
+        can_claim = free > 0 and (fresh > 0 or self._places.ready) and not self._closing.is_set()
+        room = self._settings.buffer - self.waiting
         self._hold_back(full=room <= 0 or self._held_bytes >= self._settings.buffer_bytes)
         records = self._consumer.poll(
             min(self._settings.fetch, max(1, room)), 0.0 if can_claim else wait
@@ -238,7 +248,7 @@ class Intake:
     @property
     def waiting(self) -> int:
         """Messages that wait for a free place."""
-        return sum(map(len, self._lanes.values()))
+        return sum(map(len, self._lanes.values())) + len(self._places)
 
     def _take(self, records: Sequence[Record]) -> None:
         for r in records:
@@ -311,9 +321,21 @@ class Intake:
                 del lanes[topic]
         return picked
 
+    def _startable(self, count: int) -> list[Waiting]:
+        """Messages whose launches could start now; those that need a place wait for one."""
+        chosen = self._places.take(count)
+        picked = self._pick(count - len(chosen))
+        try:
+            self._places.learn(picked)
+        except BaseException:
+            for w in reversed([*chosen, *picked]):
+                self._lanes[w.place[0]].appendleft(w)
+            raise
+        return chosen + self._places.sort(picked)
+
     def _claim(self, free: int) -> int:
         """Claim only what can start now, and start it."""
-        picked = self._pick(min(free, self._settings.claim_batch))
+        picked = self._startable(min(free, self._settings.claim_batch))
         if not picked:
             return 0
         self._held_bytes -= sum(w.size for w in picked)
@@ -351,7 +373,10 @@ class Intake:
             w = by_id[claimed.id]
             late = (answer.now - claimed.due_at).total_seconds()
             self._metrics.observe("start_lag_seconds", max(0.0, late))
-            self._runs.start(Active(claimed, sent, w.place, w.offset, w.message.trace))
+            active = Active(claimed, sent, w.place, w.offset, w.message.trace)
+            self._runs.start(active)
+            if active.job is not None:
+                self._places.note(claimed.job, target_name(active.job.target))
         for launch, reason in answer.refused.items():
             self._refused(by_id[launch], reason)
 

@@ -108,6 +108,11 @@ class Runs:
         self._interrupted = 0
 
     @property
+    def executors(self) -> Sequence[Executor]:
+        """One for each kind of target, some perhaps for several."""
+        return list({id(e): e for e in self._executors.values()}.values())
+
+    @property
     def count(self) -> int:
         """Runs whose end is not recorded yet."""
         return len(self._active)

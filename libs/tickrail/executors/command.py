@@ -147,6 +147,16 @@ class CommandExecutor:
         self._watcher.close()
 
     @property
+    def free_places(self) -> int:
+        """How many more commands would begin at once."""
+        return self._settings.max_concurrency - len(self._running)
+
+    def needs_place(self, name: str) -> bool:
+        """Every command does."""
+        del name
+        return True
+
+    @property
     def running(self) -> int:
         """Commands that run or wait for a thread."""
         return len(self._running)

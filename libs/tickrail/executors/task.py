@@ -150,6 +150,17 @@ class TaskExecutor:
             self._processes.close()
 
     @property
+    def free_places(self) -> int:
+        """How many more tasks that need a thread would begin at once."""
+        busy = sum(not _on_loop(one.task) for one in self._runs())
+        return self._settings.max_concurrency - busy
+
+    def needs_place(self, name: str) -> bool:
+        """Whether the task of this name runs in a thread or a process; one on the loop does not."""
+        task = self._tasks.get(name)
+        return task is not None and not _on_loop(task)
+
+    @property
     def running(self) -> int:
         """Runs that go on or wait for a thread."""
         return len(self._running)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
 from tickrail.core.errors import TickrailError
-from tickrail.core.ids import Claim, LaunchId
+from tickrail.core.ids import Claim, JobId, LaunchId
 from tickrail.core.messages import UndecodableLetter
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_worker import (
@@ -19,6 +19,7 @@ from tickrail.core.ports_worker import (
     Extension,
     Finish,
     FinishAnswer,
+    TargetName,
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
@@ -244,6 +245,12 @@ class PostgresWorkerStore:
                 ).fetchall(),
             )
         return ExtendAnswer(frozenset(r[0] for r in rows), frozenset(r[0] for r in rows if r[1]))
+
+    def targets(self, jobs: Collection[JobId]) -> Mapping[JobId, TargetName]:
+        """What the targets of these jobs are, by their present definitions."""
+        with self._claims.transaction() as cursor:
+            rows = cursor.execute(_SQL["targets"], {"id": list(jobs)}).fetchall()
+        return {row[0]: TargetName(row[1], row[2]) for row in cast("Any", rows)}
 
     def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:
         """Those of these running launches whose cancel was asked for."""

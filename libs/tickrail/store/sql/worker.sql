@@ -26,6 +26,13 @@ select u.id, u.scheduled_at, u.job_id, u.job_version, u.tenant_id, u.partition, 
        v.definition::text, u.payload::text, u.redrive_count, u.origin
 from u join job_versions v on v.job_id = u.job_id and v.version = u.job_version
 
+-- name: targets
+-- What the targets of jobs are.
+select j.id, (select min(k) from jsonb_object_keys(v.definition->'target') as k),
+       coalesce(v.definition->'target'->'task'->>'name', '')
+from jobs j join job_versions v on v.job_id = j.id and v.version = j.version
+where j.id = any(%(id)b::uuid[])
+
 -- name: states
 -- Why the other requests were refused.
 select t.id, t.state, t.attempt, t.due_at > clock_timestamp(),
