@@ -50,7 +50,7 @@ FENCE_CALLS = ("raise_epoch", "highest_epoch", "generation", "database_now", "ad
 ETCD_CALLS = (
     "grant", "renew", "revoke", "put_member", "remove_member", "claim", "release", "snapshot",
 )  # fmt: skip
-WORKER_CALLS = ("claim", "finish", "extend", "asked_to_stop", "owed", "settle")
+WORKER_CALLS = ("claim", "targets", "finish", "extend", "asked_to_stop", "owed", "settle")
 FAST = OwnerSettings(
     tick_within=1.0, sweep_every=1.5, letters_every=5.0, report_wait=0.01, days_every=1e9
 )
