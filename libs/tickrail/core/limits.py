@@ -50,7 +50,8 @@ class Rate:
     """So many starts in so many seconds, as a bucket of tokens that fills steadily.
 
     The bucket holds one token more than what comes in a second: that is how late a start may be
-    without a token being lost, and by how much a minute may exceed its share (1.7 %, and one start).
+    without a token being lost, and by how much a minute may exceed its share: by 1.7 % and one
+    start.
     """
 
     count: int
