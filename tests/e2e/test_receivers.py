@@ -177,13 +177,18 @@ def make_job(world: World, framework: str, name: str, *, scheduled: bool = False
 
 def send_to_kafka(world: World) -> None:
     """A launch of a job whose topic an operator allowed."""
-    Topics(KafkaSettings(bootstrap=world.kafka)).ensure(["orders.due"], 4)
+    topics = Topics(KafkaSettings(bootstrap=world.kafka))
+    topics.ensure(["orders.due"], 4)
+    # What was made just now may be unknown to the broker for a moment.
+    until(lambda: topics.partitions(["orders.due"]) == {"orders.due": 4}, 30)
     world.up.rows("update tenants set kafka_topics = '{orders.*}' returning id")
     target = {"kafka": {"topic": "orders.due", "key": "{{ payload.region }}", "partition": 2}}
     document = {"name": "kafka", "target": target, "payload": {"region": "eu"}}
     with world.up.client() as client:
         client.request("POST", "/v1/jobs", json=document)
     trigger(world, "kafka")
+    # Before workers are killed.
+    until(lambda: [x[0] for x in world.launches("kafka").values()] == ["succeeded"], 60, 0.2)
 
 
 def trigger(world: World, job: str) -> None:

@@ -60,6 +60,7 @@ def test_it_ends_with_the_closing_lines_of_the_tests(rehearsal: Path) -> None:
     done = run(rehearsal)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "== 1 passed in 0.01s =="
+    assert done.stdout.splitlines()[-2] == "== 1 passed in 0.01s =="
     timed = re.findall(r"^-- ([a-z ]+): \d+ s$", done.stdout, re.MULTILINE)
     assert timed == PARTS
 
