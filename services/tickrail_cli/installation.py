@@ -42,8 +42,11 @@ USUAL_API_PORT = 8080
 DRAIN = 10.0
 """Seconds that runs may go on after a stop was asked for, unless set otherwise."""
 READY_WITHIN = 60.0
-_STOP_SLACK = 15.0
-"""Seconds beyond the drain after which a process that does not stop is killed."""
+_STOP_SLACK = 30.0
+"""Seconds beyond the drain after which a process that does not stop is killed.
+
+A worker needs up to 19 of them where a task does not listen: its stop grace, then the records.
+"""
 _MAINTENANCE = ("postgres", "template1")
 _LOCAL_ONLY = ("database_url", "etcd_endpoints", "kafka_bootstrap")
 _OWN = frozenset({"api_key", "api_url", "api_timeout", "cache_dir", "data_dir", "name"})

@@ -24,6 +24,8 @@ from tickrail_cli.output import STATE_STYLES, Column, local_time, printable
 _PAGE = 500
 _POLL = 1.0
 _NOT_FOUND = 404
+_LINE = 60
+"""Characters of a result in a table."""
 STATES = (*(s.value for s in State), "retrying")
 
 
@@ -32,6 +34,12 @@ def result(launch: Mapping[str, Any]) -> str:
     found = launch.get("result") or {}
     said = [str(found[k]) for k in ("outcome", "message") if found.get(k)]
     return ": ".join(said)
+
+
+def short_result(launch: Mapping[str, Any]) -> str:
+    """The same for a line of a table; `get` shows the whole."""
+    text = result(launch)
+    return text if len(text) <= _LINE else text[: _LINE - 1] + "…"
 
 
 def attempt(launch: Mapping[str, Any]) -> str:
@@ -49,7 +57,7 @@ LIST = (
     Column("attempt", attempt),
     Column("started", "started_at", "time"),
     Column("finished", "finished_at", "time"),
-    Column("result", result),
+    Column("result", short_result),
     Column("id", "id"),
 )
 CARD = (

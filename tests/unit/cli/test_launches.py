@@ -48,6 +48,14 @@ def test_list_filters_and_shows(tickrail: Tickrail, api: StubApi) -> None:
         assert word in said.out
 
 
+def test_a_long_message_stays_within_its_line_of_the_list(tickrail: Tickrail, api: StubApi) -> None:
+    found = launch("L1", "dead", result={"outcome": "raised_ValueError", "message": "x" * 400})
+    api.on("GET", "/v1/launches", page(found))
+    api.on("GET", "/v1/launches/L1", Answer(body=found))
+    assert max(map(len, tickrail("launches", "list").out.splitlines())) < 200
+    assert "x" * 400 in tickrail("launches", "get", "L1").out.replace("\n", "").replace(" ", "")
+
+
 def test_get_cancel_and_attempts(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", "/v1/launches/L1", Answer(body=launch("L1", "running")))
     api.on("POST", "/v1/launches/L1/cancel", Answer(202, launch("L1", "running")))
