@@ -200,15 +200,18 @@ def _finish_without_claim(patch: pytest.MonkeyPatch) -> None:
 @bug()
 def _mark_without_attempt(patch: pytest.MonkeyPatch) -> None:
     """The relay's mark does not look at the attempt."""
-    right = memory_store.MemoryOwnerStore._to_mark
+    right = memory_store.MemoryOwnerStore.mark_queued
 
-    def to_mark(self: Any, owned: Any, what: Sequence[Any]) -> Any:
+    def mark_queued(self: Any, owned: Any, published: Sequence[Any]) -> Any:
         rows = self._db.launches
+        # Nor at since when the launch is due, by which it would see the same.
         return right(self, owned, [
-            p._replace(attempt=rows[p.id].attempt) if p.id in rows else p for p in what
+            p._replace(attempt=rows[p.id].attempt, due_at=rows[p.id].due_at)
+            if p.id in rows else p
+            for p in published
         ])  # fmt: skip
 
-    patch.setattr(memory_store.MemoryOwnerStore, "_to_mark", to_mark)
+    patch.setattr(memory_store.MemoryOwnerStore, "mark_queued", mark_queued)
 
 
 @bug()

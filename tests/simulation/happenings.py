@@ -82,6 +82,8 @@ class Happenings(Requests):
             return
         try:
             done = one.stop()
+        except Killed:
+            return  # in the middle of it
         except OUTAGES:
             done = True
         if done:
