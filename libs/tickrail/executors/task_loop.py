@@ -9,6 +9,10 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
+import structlog
+
+_log = structlog.get_logger(__name__)
+
 
 class TaskLoop:
     """An event loop in a daemon thread. `spawn` and `call` may come from any thread."""
@@ -16,6 +20,7 @@ class TaskLoop:
     def __init__(self) -> None:
         """Starts it."""
         self._loop = asyncio.new_event_loop()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="task loop", daemon=True)
         self._thread.start()
 
@@ -42,14 +47,26 @@ class TaskLoop:
 
     def close(self) -> None:
         """End the loop, unless something blocks it."""
+        self._closing.set()
         self.call(self._loop.stop)
         self._thread.join(1.0)
 
     def _run(self) -> None:
         try:
-            self._loop.run_forever()
+            while not self._closing.is_set():
+                self._turn()
         finally:
             self._loop.close()
+
+    def _turn(self) -> None:
+        """Run the loop until somebody stops it: a task must not end it for the others."""
+        try:
+            self._loop.run_forever()
+        except BaseException:  # noqa: BLE001 - whatever a callback of a task raised
+            _log.exception("event_loop_failed")
+        else:
+            if not self._closing.is_set():
+                _log.error("event_loop_stopped", hint="a task stopped it; it goes on")
 
 
 def where(thread: int | None) -> str:

@@ -59,6 +59,13 @@ async def abroken() -> None:
     raise PaymentError("no money")
 
 
+@app.task
+async def stops_the_loop() -> str:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0.05)
+    return "still here"
+
+
 class MuteError(ValueError):
     """An exception that cannot be told."""
 
@@ -408,6 +415,24 @@ def test_close_lets_runs_end_then_tells_them_then_leaves_them(executor: TaskExec
     late = call("add", {"a": 1})
     executor.start(late, outcomes.done)
     assert outcomes.of(late).outcome == "interrupted"
+
+
+def test_a_task_that_stops_the_loop_ends_it_for_nobody(executor: TaskExecutor) -> None:
+    assert run(executor, "stops_the_loop").value == "still here"
+    assert run(executor, "aadd", a=1).value == 2
+
+
+def test_the_places_are_those_of_threads_alone(executor: TaskExecutor) -> None:
+    most = executor.free_places
+    outcomes = Outcomes()
+    runs = [call("waits") for _ in range(2)] + [call("asleep", timeout=3.0)]
+    for one in runs:
+        executor.start(one, outcomes.done)
+    assert executor.free_places == most - 2
+    assert [executor.needs_place(n) for n in ("waits", "asleep", "none")] == [True, False, False]
+    GATE.set()
+    assert [outcomes.of(one).value for one in runs[:2]] == ["through"] * 2
+    assert executor.free_places == most
 
 
 def test_many_async_runs_go_on_at_once(executor: TaskExecutor) -> None:
