@@ -233,7 +233,9 @@ def test_a_run_that_waits_for_a_thread_is_cancelled_as_not_started() -> None:
     outcomes = Outcomes()
     first = make_run({"command": {"argv": ["sleep", "300"]}})
     second = make_run({"command": {"argv": ["true"]}})
+    assert executor.free_places == 1
     executor.start(first, outcomes.done)
+    assert (executor.free_places, executor.needs_place("")) == (0, True)
     executor.start(second, outcomes.done)
     executor.cancel(second, "cancelled")
     found = outcomes.of(second)
