@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from tickrail.core.definition import NAME, TAG_KEY
 from tickrail.core.errors import InvalidInputError, NotFoundError, Problem
 from tickrail.core.ids import JobId
-from tickrail.core.ports_api import JobRef, PageRequest, Position
+from tickrail.core.ports_api import JobRef
+from tickrail.core.records import PageRequest, Position
 
 T = TypeVar("T")
 

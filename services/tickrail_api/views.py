@@ -11,7 +11,8 @@ from tickrail.core.errors import TickrailError
 from tickrail.core.explain import Explanation
 from tickrail.core.lint import LintWarning
 from tickrail.core.policies import PRIORITIES
-from tickrail.core.ports_api import AttemptRecord, JobRecord, LaunchRecord
+from tickrail.core.ports_api import AttemptRecord, JobRecord
+from tickrail.core.records import LaunchRecord
 from tickrail.core.schedule import Slot
 from tickrail.core.states import State, shown
 from tickrail.core.words import plan_words

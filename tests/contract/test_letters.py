@@ -29,8 +29,8 @@ from tests.support.store_bed import (
 from tickrail.core.clock import SystemClock
 from tickrail.core.dead_letters import LetterFilter, Reason, reason_of
 from tickrail.core.ids import LaunchId
-from tickrail.core.ports_api import PageRequest, Position
 from tickrail.core.ports_letters import LetterPlace, LetterRecords, Redriven
+from tickrail.core.records import PageRequest, Position
 from tickrail.core.states import State
 from tickrail.store.engine import ApiDatabase
 from tickrail.store.session import DatabaseSettings

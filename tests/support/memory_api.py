@@ -27,13 +27,11 @@ from tickrail.core.ports_api import (
     JobRecord,
     JobRef,
     LaunchFilter,
-    LaunchRecord,
     ManualLaunch,
     OpenLaunches,
-    Page,
-    PageRequest,
     SkippedRun,
 )
+from tickrail.core.records import LaunchRecord, Page, PageRequest
 from tickrail.core.states import State
 
 

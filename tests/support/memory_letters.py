@@ -9,8 +9,8 @@ from tests.support.memory_tables import LaunchRow, MemoryDatabase
 
 from tickrail.core.dead_letters import LetterFilter, reason_of
 from tickrail.core.ids import LaunchId
-from tickrail.core.ports_api import LaunchRecord, Page, PageRequest, Position
 from tickrail.core.ports_letters import LetterPlace, LetterRecord, Redriven
+from tickrail.core.records import LaunchRecord, Page, PageRequest, Position
 from tickrail.core.states import State
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tickrail.core.ids import LaunchId, Partition
 from tickrail.core.job_filter import JobState
 from tickrail.core.limits import Limit
-from tickrail.core.ports_api import LaunchRecord
+from tickrail.core.records import LaunchRecord
 from tickrail.core.states import State
 
 

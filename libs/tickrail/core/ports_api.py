@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from tickrail.core.calendars import Calendar
@@ -20,6 +20,7 @@ from tickrail.core.job_filter import JobFilter, JobState
 from tickrail.core.ports_backfill import BackfillRecords
 from tickrail.core.ports_letters import LetterRecords
 from tickrail.core.ports_operations import OperationRecords
+from tickrail.core.records import LaunchRecord, Page, PageRequest
 from tickrail.core.secrets import SecretRecords
 from tickrail.core.states import State
 
@@ -28,38 +29,6 @@ T = TypeVar("T")
 
 JobRef = JobId | str
 """A job as a caller names it: its id, or the name of a live job."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchRecord:
-    """A launch as it stands.
-
-    `job_name` is the job's present name; `progress` is what its last run told of how far it is.
-    """
-
-    id: LaunchId
-    job: JobId
-    job_name: str
-    job_version: int
-    origin: str
-    scheduled_at: datetime
-    due_at: datetime
-    state: State
-    attempt: int
-    failures: int
-    max_attempts: int
-    queue: str
-    priority: int
-    worker: str | None
-    claim: int | None
-    cancel_requested: bool
-    created_at: datetime
-    queued_at: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    result: Mapping[str, Any] | None
-    redrive_count: int
-    progress: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,31 +114,6 @@ class OpenLaunches(NamedTuple):
 
     open: int
     held: int
-
-
-class Position(NamedTuple):
-    """Where a page ended: the sort key's value and the id of its last row."""
-
-    value: datetime | str
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PageRequest:
-    """Which page: sorted by `key`, ascending or not, `limit` rows after a position."""
-
-    key: str
-    ascending: bool
-    limit: int
-    after: Position | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Rows, and where the next page goes on; None: this was the last."""
-
-    items: Sequence[T]
-    after: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)

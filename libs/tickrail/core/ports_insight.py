@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from tickrail.core.explain_facts import Facts
-from tickrail.core.ports_api import LaunchRecord
+from tickrail.core.records import LaunchRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tickrail.core.dead_letters import LetterFilter, Reason, reason_of
 from tickrail.core.ids import LaunchId, Partition
+from tickrail.core.records import LaunchRecord, Page, PageRequest
 from tickrail.core.states import State
-
-if TYPE_CHECKING:
-    from tickrail.core.ports_api import LaunchRecord, Page, PageRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from tickrail.core.ports_api import (
     AttemptRecord,
     JobRecord,
     JobRef,
-    LaunchRecord,
     ManualLaunch,
     Transaction,
 )
+from tickrail.core.records import LaunchRecord
 from tickrail.core.states import TERMINAL, State
 from tickrail.engine.job_rules import ANY, Precondition, check_version, require
 

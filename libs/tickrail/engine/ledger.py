@@ -15,11 +15,10 @@ from tickrail.core.plan import from_completion, slot_waited_for, waiting
 from tickrail.core.ports_api import (
     JobRecord,
     LaunchFilter,
-    LaunchRecord,
-    PageRequest,
     SkippedRun,
     Transaction,
 )
+from tickrail.core.records import LaunchRecord, PageRequest
 from tickrail.core.schedule import Missed, Slot, slot_of
 from tickrail.core.timetable import Timetable
 from tickrail.engine.job_rules import EXCLUDED, PAUSED, SKIPPED_BY_HAND, plan_of

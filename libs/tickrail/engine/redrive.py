@@ -15,8 +15,9 @@ from tickrail.core.errors import ConflictError
 from tickrail.core.ids import LaunchId
 from tickrail.core.job_filter import JobState
 from tickrail.core.policies import Overlap
-from tickrail.core.ports_api import JobRecord, LaunchRecord, Transaction
+from tickrail.core.ports_api import JobRecord, Transaction
 from tickrail.core.ports_letters import Redriven
+from tickrail.core.records import LaunchRecord
 from tickrail.core.states import State
 from tickrail.engine.job_rules import require
 from tickrail.engine.launches import require_launch

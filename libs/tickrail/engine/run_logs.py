@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from tickrail.core.errors import NotFoundError
 from tickrail.core.execution import LOG_BYTES
-from tickrail.core.ports_api import LaunchRecord
 from tickrail.core.ports_insight import InsightRecords
+from tickrail.core.records import LaunchRecord
 from tickrail.core.states import State
 
 _LATE = timedelta(seconds=3)

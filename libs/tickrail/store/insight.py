@@ -13,8 +13,8 @@ from tickrail.core.explain_facts import Ahead, Cap, Facts, Other, Serving, Wait
 from tickrail.core.ids import LaunchId, Partition
 from tickrail.core.job_filter import JobState
 from tickrail.core.limits import Limit, Rate
-from tickrail.core.ports_api import LaunchRecord
 from tickrail.core.ports_insight import LogRecord
+from tickrail.core.records import LaunchRecord
 from tickrail.core.states import State
 from tickrail.store.queries import load
 from tickrail.store.tables import launch_logs

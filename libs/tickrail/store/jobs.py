@@ -29,15 +29,8 @@ from tickrail.core.definition import Definition
 from tickrail.core.errors import NameTakenError
 from tickrail.core.ids import JobId, Partition
 from tickrail.core.job_filter import JobFilter, JobState
-from tickrail.core.ports_api import (
-    JobRecord,
-    JobRef,
-    LaunchRecord,
-    Page,
-    PageRequest,
-    Position,
-    SkippedRun,
-)
+from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun
+from tickrail.core.records import LaunchRecord, Page, PageRequest, Position
 from tickrail.store.launches import LAUNCH_COLUMNS, launch_record, make_days, tagged
 from tickrail.store.tables import INSTANT, NAME, job_tags, job_versions, jobs, launches, skips
 from tickrail.store.tenancy import TenantTransaction

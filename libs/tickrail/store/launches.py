@@ -31,13 +31,10 @@ from tickrail.core.ports_api import (
     AttemptRecord,
     JobRecord,
     LaunchFilter,
-    LaunchRecord,
     ManualLaunch,
     OpenLaunches,
-    Page,
-    PageRequest,
-    Position,
 )
+from tickrail.core.records import LaunchRecord, Page, PageRequest, Position
 from tickrail.core.states import PHASE, RETRYING, State
 from tickrail.store.queries import load
 from tickrail.store.tables import INSTANT, attempts, job_tags, jobs, launches

@@ -27,8 +27,8 @@ from sqlalchemy import (
 
 from tickrail.core.dead_letters import RULES, LetterFilter, Reason, Rule
 from tickrail.core.ids import LaunchId
-from tickrail.core.ports_api import LaunchRecord, Page, PageRequest, Position
 from tickrail.core.ports_letters import LetterPlace, LetterRecord, Redriven
+from tickrail.core.records import LaunchRecord, Page, PageRequest, Position
 from tickrail.core.states import PHASE, State
 from tickrail.store.launches import LAUNCH_COLUMNS, launch_record, slot_in, tagged
 from tickrail.store.tables import INSTANT, NAME, jobs, launches, undecodable

@@ -13,7 +13,8 @@ from tickrail.core.dead_letters import LetterFilter, Reason
 from tickrail.core.definition import NAME
 from tickrail.core.errors import ForbiddenError, NotFoundError
 from tickrail.core.ids import LaunchId
-from tickrail.core.ports_api import PageRequest, Transaction
+from tickrail.core.ports_api import Transaction
+from tickrail.core.records import PageRequest
 from tickrail.core.states import State
 from tickrail.engine.launches import require_launch
 from tickrail.engine.operations import Kind, OperationPreview

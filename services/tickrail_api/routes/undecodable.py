@@ -14,7 +14,7 @@ from tickrail.core.definition import NAME
 from tickrail.core.documents import Reader
 from tickrail.core.errors import ForbiddenError, NotFoundError
 from tickrail.core.ids import uuid7
-from tickrail.core.ports_api import PageRequest
+from tickrail.core.records import PageRequest
 from tickrail.engine.operations import texts
 from tickrail.store.audit import write_operator_audit
 from tickrail.store.letters import (

@@ -16,7 +16,7 @@ from tickrail.core.explain_facts import Ahead, Cap, Facts, Other, Serving, Wait
 from tickrail.core.ids import Claim, JobId, LaunchId, Partition
 from tickrail.core.job_filter import JobState
 from tickrail.core.limits import KEY, MAX_RUNNING, QUEUE, RATE, TENANT, Limit, Rate
-from tickrail.core.ports_api import LaunchRecord
+from tickrail.core.records import LaunchRecord
 from tickrail.core.states import State
 
 NOW = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
