@@ -164,9 +164,9 @@ def key_held(s: Scene) -> None:
 def waits_for_a_place(s: Scene) -> None:
     s.limit(EVERYBODY, "queue", "default", max_running=5)
     s.run(
-        "insert into holds (tenant_id, scope, name, launch_id, scheduled_at, priority, reason)"
-        " select %s, 'queue', 'default', id, scheduled_at, priority, 'max_running' from launches"
-        " where id = %s",
+        "insert into holds (tenant_id, scope, name, launch_id, scheduled_at, priority, attempt,"
+        " reason) select %s, 'queue', 'default', id, scheduled_at, priority, attempt,"
+        " 'max_running' from launches where id = %s",
         EVERYBODY, s.launch,
     )  # fmt: skip
     s.state("due", due_at="now() + interval '1 minute'")
