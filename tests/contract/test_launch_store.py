@@ -236,8 +236,8 @@ def test_the_backlog_is_what_is_due_now_of_active_tenants_and_queues(bed: Bed) -
     bed.suspend(OTHER)
     backlog = bed.owner().backlog({P0: EPOCH, P1: EPOCH}, 10)
     assert list(backlog.due) == [publication_of(bed, due)]
-    assert backlog.queued == {("default", 1): 1}
-    assert bed.owner().queued({P0: EPOCH}) == {("default", 1): 1}
+    assert backlog.queued == {(("default", 1), P0): 1}
+    assert bed.owner().queued({P0: EPOCH}) == {(("default", 1), P0): 1}
     assert bed.owner().queued({P1: EPOCH}) == {}
     bed.pause_queue("default")
     assert list(bed.owner().backlog(OWNED, 10).due) == []
@@ -259,7 +259,7 @@ def test_one_class_of_a_tenant_hides_no_other(bed: Bed) -> None:
     queued = make_launch(bed, job, state=State.QUEUED, priority=2)
     backlog = bed.owner().backlog(OWNED, 2)
     assert {p.id for p in backlog.due} == {low[4], low[3], normal, high}
-    assert backlog.queued == {("default", 2): 1}
+    assert backlog.queued == {(("default", 2), P0): 1}
     assert {p.lane for p in backlog.due} == {("default", n) for n in range(3)}
     assert bed.row(queued).state is State.QUEUED
 

@@ -34,6 +34,7 @@ from tickrail.core.ports import (
     OpenCount,
     OwedLetter,
     Owned,
+    Place,
     Planned,
     Planner,
     Publication,
@@ -198,14 +199,14 @@ class MemoryOwnerStore(MemoryBackfillPass):
 
     # --- the relay ------------------------------------------------------------------------------
 
-    def queued(self, owned: Owned) -> Mapping[Lane, int]:
+    def queued(self, owned: Owned) -> Mapping[Place, int]:
         with self._db.transaction("queued"):
             return self._queued(owned)
 
-    def _queued(self, owned: Owned) -> dict[Lane, int]:
+    def _queued(self, owned: Owned) -> dict[Place, int]:
         return dict(
             Counter(
-                Lane(x.queue, x.priority)
+                (Lane(x.queue, x.priority), x.partition)
                 for x in self._db.launches.values()
                 if x.partition in owned and x.state is State.QUEUED
             )

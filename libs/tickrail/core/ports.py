@@ -105,6 +105,10 @@ class Lane(NamedTuple):
     priority: int
 
 
+Place = tuple[Lane, Partition]
+"""What of a lane is in a partition."""
+
+
 class Publication(NamedTuple):
     """A due launch, with what a publication of it needs. `weight`: its tenant's share of turns."""
 
@@ -234,7 +238,7 @@ class Backlog:
 
     now: datetime
     due: Sequence[Publication] = ()
-    queued: Mapping[Lane, int] = field(default_factory=dict)
+    queued: Mapping[Place, int] = field(default_factory=dict)
     loads: Mapping[Scope, Load] = field(default_factory=dict)
     limited: bool = False
     waits: bool = False
@@ -325,8 +329,8 @@ class OwnerStore(Protocol):
         """
         ...
 
-    def queued(self, owned: Owned) -> Mapping[Lane, int]:
-        """How much of each lane is published and not started."""
+    def queued(self, owned: Owned) -> Mapping[Place, int]:
+        """How much of each lane in each partition is published and not started."""
         ...
 
     def backlog(

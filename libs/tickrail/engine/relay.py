@@ -25,7 +25,7 @@ from tickrail.core.fairness import FairQueue, Turns, fair_order
 from tickrail.core.ids import TenantId
 from tickrail.core.limits import CLASS_WEIGHTS
 from tickrail.core.messages import LaunchMessage
-from tickrail.core.ports import FenceReport, Lane, Owned, OwnerStore, Publication
+from tickrail.core.ports import FenceReport, Lane, Owned, OwnerStore, Place, Publication
 from tickrail.core.ports_bus import Delivery, Publisher, UnknownTopicError
 from tickrail.core.ports_metrics import Metrics
 from tickrail.engine.brakes import Brakes
@@ -145,7 +145,6 @@ class Relay:
         self._waiting = Lines()
         self._known: set[tuple[object, int]] = set()  # waiting, handed over, or not marked yet
         self._air: Counter[Lane] = Counter()  # handed over and not marked
-        self._queued: Counter[Lane] = Counter()  # `queued` in the database as last read
         self._delivered: list[Publication] = []
         self._dead: list[Publication] = []
         self._resting: dict[str, float] = {}
@@ -269,8 +268,7 @@ class Relay:
                 self._known.discard((p.id, p.attempt))
                 self._air[p.lane] -= 1
                 self._brakes.landed(p)
-                self._queued[p.lane] += 1
-                self._windows.marked(p.lane)
+                self._windows.marked(p.lane, p.partition)
             result.marked += marked.marked
             if marked.fence:
                 result.fence.append(marked.fence)
@@ -387,13 +385,9 @@ class Relay:
         return p.partition in owned and self._brakes.own(p) > 0 and not self._brakes.paused(p)
 
     def _full(self, lane: Lane, share: int) -> bool:
-        full = self._queued[lane] + self._air[lane] >= self._windows.size(lane, share)
-        if full:
-            self._windows.hit(lane)
-        return full
+        return self._windows.full(lane, self._air[lane], share)
 
-    def _seen(self, queued: Mapping[Lane, int], now: float) -> None:
-        self._queued = Counter(queued)
+    def _seen(self, queued: Mapping[Place, int], now: float) -> None:
         self._windows.observe(queued, [lane for lane, _ in self._waiting.busy()], now)
 
     def _send(self, p: Publication, owned: Owned) -> bool:

@@ -29,6 +29,7 @@ from tickrail.core.ports import (
     OpenCount,
     OwedLetter,
     Owned,
+    Place,
     Planned,
     Planner,
     Publication,
@@ -284,7 +285,7 @@ class PostgresOwnerStore:
             if limited:
                 pairs = {(p.tenant, p.queue) for p in due} | set(others)
                 limits = loads(cursor, pairs, partitions, since)
-        return Backlog(now, due, _by_lane(queued), limits, limited, waits)
+        return Backlog(now, due, _by_place(queued), limits, limited, waits)
 
     def rouse(self, owned: Owned) -> Swept:
         """Make due what waits at a limit and may try again."""
@@ -293,14 +294,14 @@ class PostgresOwnerStore:
             count = self._limits.rouse(cursor, held, _now(cursor))
         return Swept({"roused": count} if count else {}, fence)
 
-    def queued(self, owned: Owned) -> Mapping[Lane, int]:
-        """How much of each lane is published and not started."""
+    def queued(self, owned: Owned) -> Mapping[Place, int]:
+        """How much of each lane in each partition is published and not started."""
         with self._session.transaction() as cursor:
             since = self._look_back(cursor, _now(cursor))
             rows = cursor.execute(
                 _SQL["queued_counts"], {"partitions": list(owned), "since": since}
             ).fetchall()
-        return _by_lane(rows)
+        return _by_place(rows)
 
     def mark_queued(self, owned: Owned, published: Sequence[Publication]) -> Marked:
         """Record publications: `due` with the published attempt -> `queued`.
@@ -468,8 +469,8 @@ def owed_letter(row: Sequence[object]) -> OwedLetter:
     return letter._replace(state=State(letter.state))
 
 
-def _by_lane(rows: Sequence[object]) -> dict[Lane, int]:
-    return {Lane(queue, priority): count for queue, priority, count in cast("Any", rows)}
+def _by_place(rows: Sequence[object]) -> dict[Place, int]:
+    return {(Lane(queue, rank), part): count for queue, rank, part, count in cast("Any", rows)}
 
 
 def _now(cursor: Cursor) -> datetime:

@@ -243,12 +243,12 @@ cross join lateral (
 where x.paused is not true
 
 -- name: queued_counts
--- How much of each class of each queue is published and not started.
-select queue, priority, count(*)
+-- How much of each class of each queue is published and not started, by partition.
+select queue, priority, partition, count(*)
 from launches
 where partition = any(%(partitions)b::int2[]) and phase = 2 and state = 'queued'
   and scheduled_at >= %(since)b
-group by queue, priority
+group by queue, priority, partition
 
 -- name: oldest_open
 -- How far back open launches are looked for. The hour is for what is inserted before this is read
