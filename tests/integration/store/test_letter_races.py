@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 
 import pytest
 from tests.integration.store.test_races import OPEN, Crowd
+from tests.support.at_once import at_once
 from tests.support.store_bed import TENANT, PostgresBed, end_of, verdict
-from tests.support.until import pause
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.ports_worker import ClaimRequest
@@ -64,28 +63,8 @@ def test_g05_redrives_and_purges_of_many_meet_workers_and_sweepers(bed: Postgres
         "redriver again": redriver(crowd, Kind.REDRIVE),
         "purger": redriver(crowd, Kind.PURGE),
     }
-    rounds = dict.fromkeys(bodies, 0)
-    failed: list[tuple[str, Exception]] = []
-    over = threading.Event()
-
-    def run(name: str) -> None:
-        while not over.is_set():
-            try:
-                bodies[name]()
-                rounds[name] += 1
-            except Exception as e:  # noqa: BLE001 - shown by the test
-                failed.append((name, e))
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in bodies]
-    for one in threads:
-        one.start()
-    pause(SECONDS)
-    over.set()
-    for one in threads:
-        one.join(60)
+    at_once(bodies, SECONDS)
     crowd.close()
-    assert failed == []
-    assert all(rounds.values()), rounds
     redriven = bed.value("select count(*) from launches where redrive_count > 0")
     assert redriven > 0
     assert bed.value("select count(*) from launches where redrive_count > attempt - 1") == 0

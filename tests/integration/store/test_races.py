@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg import errors as pg
+from tests.support.at_once import at_once
 from tests.support.store_bed import (
     OWNED,
     P0,
@@ -24,7 +25,7 @@ from tests.support.store_bed import (
     verdict,
 )
 from tests.support.stub_planner import StubPlanner
-from tests.support.until import pause, until
+from tests.support.until import until
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.ids import LaunchId
@@ -327,26 +328,6 @@ def test_g05_pollers_sweepers_and_a_bulk_pause_over_ten_thousand_launches(bed: P
         "pauser": crowd.pauser(),
         "refiller": crowd.refiller(),
     }
-    rounds = dict.fromkeys(bodies, 0)
-    failed: list[tuple[str, Exception]] = []
-    over = threading.Event()
-
-    def run(name: str) -> None:
-        while not over.is_set():
-            try:
-                bodies[name]()
-                rounds[name] += 1
-            except Exception as e:  # noqa: BLE001 - shown by the test
-                failed.append((name, e))
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in bodies]
-    for one in threads:
-        one.start()
-    pause(SECONDS)
-    over.set()
-    for one in threads:
-        one.join(60)
+    at_once(bodies, SECONDS)
     crowd.close()
-    assert failed == []
-    assert all(rounds.values()), rounds
     assert crowd.ids() == before
