@@ -114,12 +114,14 @@ class BackfillSituation:
         own_open: those of them that are this backfill's.
         existing: scheduled instants of launches of slots, among the upcoming ones.
         oldest: the oldest instant that the history still has room for.
+        room: how many launches the quotas of the tenant still leave room for; None: any number.
     """
 
     open_launches: int
     own_open: int
     existing: Collection[datetime]
     oldest: datetime
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +201,24 @@ def step(
 
     Where launches of the job may overlap, `max_open` bounds the open ones of the backfill. Under
     every other policy its next slot waits until no launch of the job is open at all, so live slots
-    are never kept from running by more than one launch of it.
+    are never kept from running by more than one launch of it. Where a quota leaves no room, it goes
+    on at the next full minute, at which every window of a quota ends.
     """
     room = _room(plan, b, s)
+    over = s.room is not None and s.room < room
+    room = s.room if s.room is not None and over else room
     pause = None if b.per_minute is None else _MINUTE / b.per_minute
     due = now if pause is None else max(b.next_at, now - _BURST)
     most = None if b.max_count is None else b.max_count - b.launched
     launches: list[PlannedLaunch] = []
-    cursor, left, stopped = b.cursor_at, 0, False
+    cursor, left, stopped, full = b.cursor_at, 0, False, False
     for slot in upcoming.slots:
         if most is not None and len(launches) >= most:
             break
         if slot < s.oldest or (b.existing is Existing.LEAVE and slot_of(slot) in s.existing):
             left += 1
         elif room <= len(launches) or due > now:
-            stopped = True
+            stopped, full = True, over and room <= len(launches)
             break
         else:
             launches.append(PlannedLaunch(slot_of(slot), due))
@@ -226,14 +231,17 @@ def step(
     if ended and not spent:
         # An edit on the way may have changed which slots there are.
         total = b.launched + b.left_alone + left
+    next_at = due if launches else now
+    if full:
+        next_at = max(next_at, now.replace(second=0, microsecond=0) + _MINUTE)
     return BackfillStep(
         launches=launches,
         state=BackfillState.FINISHED if ended else BackfillState.RUNNING,
         total=total,
-        next_at=due if launches else now,
+        next_at=next_at,
         cursor_at=cursor,
         left_alone=left,
-        moved=bool(launches) or left > 0 or ended,
+        moved=bool(launches) or left > 0 or ended or full,
         more=not done and not stopped and not upcoming.waits,
     )
 

@@ -22,7 +22,7 @@ _UNITS: Final = {
     "week": "w", "s": "s", "m": "m", "h": "h", "d": "d",
 }  # fmt: skip
 _CLOCK = re.compile(
-    r"(?:at\s+)?(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm)?"
+    r"(?:at\s+)?(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?(?:\s*(?P<half>am|pm))?"
     r"(?P<days>\s+(?:daily|every\s*day))?",
     re.IGNORECASE,
 )

@@ -13,10 +13,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tickrail.core.documents import Reader, escape, json_problems, text_problem, type_name
+from tickrail.core.documents import (
+    Reader,
+    escape,
+    json_problems,
+    least_size,
+    text_problem,
+    type_name,
+)
 from tickrail.core.durations import format_duration
 from tickrail.core.errors import Problem
 from tickrail.core.ids import JobId
+from tickrail.core.on_failures import ChannelKind, OnFailures, read_on_failures
 from tickrail.core.policies import (
     CatchUpOrder,
     Concurrency,
@@ -29,13 +37,21 @@ from tickrail.core.policies import (
 )
 from tickrail.core.retry_document import read_retry, retry_document
 from tickrail.core.schedule import Schedule, parse_schedule, schedule_document
-from tickrail.core.targets import parse_target, target_document, target_kind
+from tickrail.core.target_kafka import Kafka
+from tickrail.core.targets import (
+    parse_target,
+    readable_kinds,
+    target_document,
+    target_kind,
+    target_secrets,
+)
 from tickrail.core.timetable import Allowance, CalendarUse, OnExcluded, Timetable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 NAME_EXPECTED = "1 to 128 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
 TAG_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 MAX_TAGS = 32
+_TAG_VALUE = 256
 MAX_PAYLOAD = 256 * 1024
 MAX_CALENDARS = 20
 """So many calendars a job may name."""
@@ -89,11 +105,29 @@ class Definition:
     payload: Any = None
     timeout: timedelta = timedelta(minutes=1)
     retry: Retry = field(default_factory=Retry)
+    on_failures: OnFailures | None = None
 
     @property
     def kind(self) -> str:
         """The kind of target: `webhook`, `command`, ..."""
         return target_kind(self.target)
+
+    @property
+    def secrets(self) -> list[tuple[str, str]]:
+        """The secrets that it names: where in the document (a JSON pointer), and the name."""
+        return [*target_secrets(self.target), *self._channels(ChannelKind.WEBHOOK)]
+
+    @property
+    def topics(self) -> list[tuple[str, str]]:
+        """The topics that it sends to: where in the document, and the name."""
+        own = self.target
+        named = [("/target/kafka/topic", own.topic)] if isinstance(own, Kafka) else []
+        return [*named, *self._channels(ChannelKind.KAFKA)]
+
+    def _channels(self, kind: ChannelKind) -> list[tuple[str, str]]:
+        notify = () if self.on_failures is None else self.on_failures.notify
+        found = enumerate(notify)
+        return [(f"/on_failures/notify/{i}", c.name) for i, c in found if c.kind is kind]
 
     def document(self) -> dict[str, Any]:
         """The canonical JSON document, every default filled in."""
@@ -131,11 +165,16 @@ class Definition:
             else format_duration(p.start_deadline),
             "visibility_timeout": format_duration(p.visibility_timeout),
             "retry": retry_document(r),
+            "on_failures": None if self.on_failures is None else self.on_failures.document(),
         }
 
-    def plan_document(self) -> dict[str, Any]:
-        """The part of the document that the tick reads (`parse_plan` reads it back)."""
-        whole = self.document()
+    def plan_document(self, whole: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The part of the document that the tick reads (`parse_plan` reads it back).
+
+        `whole`: the document, where the caller has made it.
+        """
+        if whole is None:
+            whole = self.document()
         plan = {name: whole[name] for name in _PLAN_FIELDS}
         plan["max_attempts"] = self.retry.max_attempts
         return plan
@@ -157,7 +196,18 @@ _PLAN_FIELDS = (
     "start_deadline",
     "visibility_timeout",
 )
-_NOT_OFFERED = ("on_failures",)
+_ADDED = {"on_failures": None}
+"""What the canonical documents of versions before this one lack, as it is taken for then."""
+_ADDED_INSIDE = {"on_failures": {"expect_success_every": None}}
+
+
+def completed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A canonical document of this or an earlier version, with the members that it lacks."""
+    whole = {**_ADDED, **document}
+    for name, added in _ADDED_INSIDE.items():
+        if isinstance(whole[name], Mapping):
+            whole[name] = {**added, **whole[name]}
+    return whole
 
 
 def instant_text(value: datetime | None) -> str | None:
@@ -186,6 +236,8 @@ def parse_definition(
         InvalidInputError: with every problem, each with its JSON pointer.
     """
     reader = Reader(doc)
+    if reader.problems:  # not an object: nothing inside it is missing
+        reader.finish("job")
     name = reader.text("name", pattern=NAME, expected=NAME_EXPECTED)
     if name is None and not reader.problems:
         reader.problem("name", "is missing", NAME_EXPECTED)
@@ -199,15 +251,13 @@ def parse_definition(
         if target is not None and check_target is not None:
             reader.problems.extend(check_target(target))
     else:
-        reader.problem("target", "is missing", "an object with one of webhook, command")
+        reader.problem("target", "is missing", f"an object with {readable_kinds()}")
     payload = reader.raw("payload")
     _payload_problems(reader, payload)
     timeout = reader.duration(
         "timeout", timedelta(minutes=1), low=_SECOND, high=timedelta(hours=12)
     )
-    for later in _NOT_OFFERED:
-        if reader.has(later) and reader.raw(later) not in ({}, []):
-            reader.problem(later, "is not offered in this version", "leave it out")
+    on_failures = read_on_failures(reader)
     reader.finish("job")
     return Definition(
         name=name or "",
@@ -218,6 +268,7 @@ def parse_definition(
         payload=payload,
         timeout=timeout,
         retry=retry,
+        on_failures=on_failures,
     )
 
 
@@ -236,12 +287,20 @@ def parse_plan(doc: Mapping[str, Any], *, job: JobId, now: datetime) -> Plan:
 
 def payload_problems(payload: object, pointer: str = "/payload") -> list[Problem]:
     """What makes a payload unusable: what text cannot hold, too deep, more than 256 KiB."""
+    if least_size(payload, MAX_PAYLOAD) > MAX_PAYLOAD:
+        # Neither walked through nor written: it may hold half a million values.
+        return [Problem(pointer, f"has more than {MAX_PAYLOAD} bytes", f"at most {MAX_PAYLOAD}")]
     problems = list(json_problems(payload, pointer))
     if not problems and payload is not None:
-        size = len(json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode())
+        size = payload_size(payload)
         if size > MAX_PAYLOAD:
             problems.append(Problem(pointer, f"has {size} bytes", f"at most {MAX_PAYLOAD}"))
     return problems
+
+
+def payload_size(payload: object) -> int:
+    """Bytes of a payload that can be stored, as JSON without spaces."""
+    return len(json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def _payload_problems(reader: Reader, payload: object) -> None:
@@ -372,6 +431,7 @@ def _tags(reader: Reader) -> dict[str, str]:
         return {}
     if len(raw) > MAX_TAGS:
         reader.problem("tags", f"has {len(raw)} entries", f"at most {MAX_TAGS}")
+        return {}
     for key, value in raw.items():
         where = f"tags/{escape(key)}"
         if not TAG_KEY.fullmatch(key):
@@ -382,8 +442,13 @@ def _tags(reader: Reader) -> dict[str, str]:
                     "1 to 63 of letters, digits, '.', '_', '/', '-'",
                 )
             )
-        if not isinstance(value, str) or len(value) > 256 or text_problem(value):  # noqa: PLR2004 - stated in the message
-            reader.problems.append(
-                Problem(f"/{where}", "is not a tag's value", "a string of at most 256 characters")
-            )
+        if not isinstance(value, str):
+            wrong: str | None = f"is {type_name(value)}"
+        elif len(value) > _TAG_VALUE:
+            wrong = f"has {len(value)} characters"
+        else:
+            wrong = text_problem(value)
+        if wrong is not None:
+            right = f"a string of at most {_TAG_VALUE} characters"
+            reader.problems.append(Problem(f"/{where}", wrong, right))
     return {k: v for k, v in raw.items() if isinstance(v, str)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
@@ -20,8 +20,11 @@ from tickrail.core.errors import InvalidInputError, Problem
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
+K = TypeVar("K")
 
+_WITH_TEXT = (str, dict, list)
 MAX_DEPTH = 64
+_MOST_PROBLEMS = 100
 MAX_UNKNOWN = 20
 """So many unknown fields of an object are named: the nearest known name takes time to find."""
 _FIRST_YEAR = 1970
@@ -62,8 +65,15 @@ def text_problem(value: str) -> str | None:
     return None
 
 
-def json_problems(value: object, pointer: str, depth: int = 1) -> Iterable[Problem]:
-    """What in a JSON value cannot be stored: bad texts anywhere, nesting beyond 64 levels."""
+def json_problems(value: object, pointer: str) -> Iterable[Problem]:
+    """What in a JSON value cannot be stored: bad texts anywhere, nesting beyond 64 levels.
+
+    The first of them: a hundred tell as much as a hundred thousand.
+    """
+    return islice(_json_problems(value, pointer, 1), _MOST_PROBLEMS)
+
+
+def _json_problems(value: object, pointer: str, depth: int) -> Iterator[Problem]:
     if depth > MAX_DEPTH:
         yield Problem(pointer, "is nested too deeply", f"at most {MAX_DEPTH} levels")
         return
@@ -71,13 +81,48 @@ def json_problems(value: object, pointer: str, depth: int = 1) -> Iterable[Probl
         if why := text_problem(value):
             yield Problem(pointer, why, "text that UTF-8 can hold, without U+0000")
     elif isinstance(value, dict):
-        for key, item in value.items():
+        for key in value:
             if why := text_problem(key):
                 yield Problem(pointer, f"has a key that {why}", "text that UTF-8 can hold")
-            yield from json_problems(item, f"{pointer}/{escape(key)}", depth + 1)
+        for key, item in _doubtful(value.items()):
+            yield from _json_problems(item, f"{pointer}/{escape(key)}", depth + 1)
     elif isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from json_problems(item, f"{pointer}/{i}", depth + 1)
+        for i, item in _doubtful(enumerate(value)):
+            yield from _json_problems(item, f"{pointer}/{i}", depth + 1)
+
+
+def _doubtful(members: Iterable[tuple[K, object]]) -> Iterator[tuple[K, object]]:
+    """Those that there may be a problem in: a walk over the many that are sound is to be quick."""
+    for key, item in members:
+        if isinstance(item, _WITH_TEXT) and (
+            not isinstance(item, str) or not item.isascii() or "\x00" in item
+        ):
+            yield key, item
+
+
+def least_size(value: object, enough: int) -> int:
+    """Bytes that a JSON value has at least, without spaces.
+
+    Stops where it is more than `enough`, so it costs no more steps than that has bytes.
+    """
+    found, rest = 0, [value]
+    while rest and found <= enough:
+        here = rest.pop()
+        if isinstance(here, str):
+            found += len(here) + 2
+        elif isinstance(here, dict | list):
+            count = len(here)
+            if found + 2 * count > enough:  # a value and a comma
+                return found + 2 * count
+            inner = here.values() if isinstance(here, dict) else here
+            more = [x for x in inner if isinstance(x, _WITH_TEXT)]
+            found += 2 * count + 1 - len(more)
+            if isinstance(here, dict):
+                found += sum(len(key) + 3 for key in here)
+            rest += more
+        else:
+            found += 1
+    return found
 
 
 def escape(key: str) -> str:
@@ -87,7 +132,7 @@ def escape(key: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean ...` for an unknown name, or all the known ones."""
-    known = sorted(known)
+    known = sorted(map(str, known))  # members of an enumeration too: said as their values
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(known)
 

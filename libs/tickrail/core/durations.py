@@ -59,6 +59,7 @@ def _read(word: str) -> timedelta | None:
     )
 
 
+@lru_cache(4096)
 def format_duration(length: timedelta) -> str:
     """The shortest usual form: `90s` is `1m30s`, nothing is `0s`, a fraction is kept (`1.5s`).
 

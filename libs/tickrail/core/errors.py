@@ -26,10 +26,18 @@ class Problem:
 
 @dataclass
 class TickrailError(Exception):
-    """An error of Tickrail."""
+    """An error of Tickrail.
+
+    Attributes:
+        detail: what happened, for those who run Tickrail.
+        problems: what is wrong with an input.
+        public: what callers of the API are told in place of `detail`, where that has the words of
+            a server, which may name addresses and states; empty: they are told `detail`.
+    """
 
     detail: str
     problems: Sequence[Problem] = field(default=())
+    public: str = field(default="", kw_only=True)
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
@@ -70,6 +78,27 @@ class TooLargeError(TickrailError):
     status = 413
 
 
+class HeadersTooLargeError(TickrailError):
+    """The request's line and headers are larger than allowed."""
+
+    code = "headers_too_large"
+    status = 431
+
+
+class SlowRequestError(TickrailError):
+    """The request took too long to arrive."""
+
+    code = "timeout"
+    status = 408
+
+
+class MethodNotAllowedError(TickrailError):
+    """The path does not take this method; Allow says which it takes."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
 class UnauthenticatedError(TickrailError):
     """A valid API key is needed."""
 
@@ -78,10 +107,16 @@ class UnauthenticatedError(TickrailError):
 
 
 class ForbiddenError(TickrailError):
-    """The API key lacks the scope for this."""
+    """The API key may not do this."""
 
     code = "forbidden"
     status = 403
+
+
+class TenantSuspendedError(ForbiddenError):
+    """The tenant is suspended."""
+
+    code = "tenant_suspended"
 
 
 class NotFoundError(TickrailError):
@@ -99,7 +134,7 @@ class ConflictError(TickrailError):
 
 
 class NameTakenError(ConflictError):
-    """A live job has this name already."""
+    """The name is taken already."""
 
     code = "name_taken"
 
@@ -118,7 +153,7 @@ class InProgressError(ConflictError):
 
 
 class PreconditionFailedError(TickrailError):
-    """The resource is not at the version named in If-Match."""
+    """What If-Match or If-None-Match says of the resource does not hold."""
 
     code = "precondition_failed"
     status = 412
@@ -129,6 +164,37 @@ class IdempotencyMismatchError(TickrailError):
 
     code = "idempotency_mismatch"
     status = 422
+
+
+@dataclass
+class RateLimitedError(TickrailError):
+    """Too many requests: wait for as long as Retry-After says.
+
+    Attributes:
+        retry_after: seconds.
+        quota: what there is too much of: `requests` or `launches`.
+    """
+
+    retry_after: int = 1
+    quota: str = "requests"
+
+    code = "rate_limited"
+    status = 429
+    retryable = True
+
+
+@dataclass
+class QuotaExceededError(TickrailError):
+    """A quota of the tenant leaves no room for this.
+
+    Attributes:
+        quota: what it is of, such as `jobs`.
+    """
+
+    quota: str = "jobs"
+
+    code = "quota_exceeded"
+    status = 403
 
 
 class UnavailableError(TickrailError):

@@ -31,7 +31,8 @@ class Run:
     Attributes:
         launch_id: the launch; also the Idempotency-Key, the same at every attempt.
         job_id: the job.
-        job_name: its name.
+        job_name: its name; empty for a notice, which is of no launch: then what would tell a
+            target of one is left out.
         tenant_id: the tenant.
         scheduled_at: the slot, aware, in UTC.
         attempt: counted from 1.
@@ -48,6 +49,8 @@ class Run:
         progress: takes a JSON value of at most PROGRESS_BYTES that says how far the run is, in
             place of the last one; from any thread. Raises ValueError where it is none or too
             large. None as for `tell`.
+        secrets: values of the secrets that the target names, and of others that are to be masked;
+            None: they are the tenant's.
     """
 
     launch_id: UUID
@@ -64,6 +67,7 @@ class Run:
     tell: Callable[[bytes], None] | None = None
     progress: Callable[[object], None] | None = None
     began: float | None = None
+    secrets: Mapping[str, bytes] | None = None
 
     @property
     def kind(self) -> str:

@@ -215,8 +215,10 @@ def check_due(f: Facts) -> Finding:
     at = f.launch.due_at
     if f.launch.state is not State.DUE or at <= f.now:
         return Finding(ok=True, detail="Its time has come.")
-    told = " It waits for a place under a limit, and is told when one is free." if f.waits else ""
-    return Finding(False, f"It is not due yet.{told}", at)
+    if f.waits:
+        said = "It waits for a place under a limit; asked again at the latest by then."
+        return Finding(False, said, at)
+    return Finding(False, "It is not due yet.", at)
 
 
 def check_partition(f: Facts) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -18,9 +19,16 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs. Without states: all but deleted ones. Tags: key, and value or None for any."""
+    """Which jobs. Without states: all but deleted ones. Tags: key, and value or None for any.
+
+    `since <= created_at < until`, and the same of `updated_at`.
+    """
 
     states: Sequence[JobState] = ()
     tags: Sequence[tuple[str, str | None]] = ()
     name_prefix: str | None = None
     queue: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    updated_since: datetime | None = None
+    updated_until: datetime | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from tickrail.core.cron import CronExpression
@@ -16,6 +17,7 @@ from tickrail.core.zones import EPOCH, FAR, local_text, zone
 HERD: Final = 1_000
 """So many jobs of a tenant that wait for one instant are a herd."""
 _AHEAD: Final = 2 * 366 * 86400
+_DAY: Final = timedelta(days=1)
 _ALL_SIXTY: Final = 60
 _SHORT_MONTHS: Final = (29, 30, 31)
 _QUARTZ: Final = 7
@@ -34,7 +36,7 @@ class LintWarning:
 def lint(schedule: Schedule | None, now: datetime, pointer: str = "/schedule") -> list[LintWarning]:
     """What is legal in this schedule but probably not meant, seen from `now`.
 
-    A fixed time is looked at in its zone for the next two years.
+    A fixed time is looked at in its zone for two years from the beginning of the day (UTC) on.
     """
     if isinstance(schedule, AnyOf):
         return [
@@ -42,16 +44,24 @@ def lint(schedule: Schedule | None, now: datetime, pointer: str = "/schedule") -
             for i, part in enumerate(schedule.parts)
             for warning in lint(part, now, f"{pointer}/any_of/{i}")
         ]
-    if isinstance(schedule, Cron):
-        e = CronExpression.parse(schedule.expression, hash_key=schedule.hash_key)
-        found = [*lint_expression(e), *_transitions(schedule, now)]
-        if e.wild and (schedule.gap is not Gap.AFTER or schedule.fold is not Fold.FIRST):
-            found.append(("no_effect", _NO_EFFECT))
-        return [LintWarning(code, message, f"{pointer}/cron") for code, message in found]
-    if isinstance(schedule, CalendarInterval):
-        found = [*_calendar(schedule), *_transitions(schedule, now)]
-        return [LintWarning(code, message, f"{pointer}/calendar") for code, message in found]
+    if isinstance(schedule, Cron | CalendarInterval):
+        where = f"{pointer}/{'cron' if isinstance(schedule, Cron) else 'calendar'}"
+        found = _found(schedule, (now - EPOCH) // _DAY)
+        return [LintWarning(code, message, where) for code, message in found]
     return []
+
+
+# Many jobs have the same few schedules, and a zone's changes take long to look at.
+@lru_cache(maxsize=4096)
+def _found(schedule: Cron | CalendarInterval, day: int) -> Sequence[tuple[str, str]]:
+    now = EPOCH + day * _DAY
+    if isinstance(schedule, CalendarInterval):
+        return (*_calendar(schedule), *_transitions(schedule, now))
+    e = CronExpression.parse(schedule.expression, hash_key=schedule.hash_key)
+    found = [*lint_expression(e), *_transitions(schedule, now)]
+    if e.wild and (schedule.gap is not Gap.AFTER or schedule.fold is not Fold.FIRST):
+        found.append(("no_effect", _NO_EFFECT))
+    return tuple(found)
 
 
 def herd(at: datetime, pointer: str = "/schedule") -> LintWarning:
@@ -63,6 +73,27 @@ def herd(at: datetime, pointer: str = "/schedule") -> LintWarning:
         " a jitter, spreads them",
         pointer,
     )
+
+
+def untold(
+    job_pauses_itself: bool, success_is_expected: bool, somebody_is_told: bool
+) -> list[LintWarning]:
+    """The warnings about a job that pauses itself, or may fall silent, and tells nobody."""
+    if somebody_is_told:
+        return []
+    said = "and tells nobody; notify names channels that are told"
+    return [
+        LintWarning("untold", f"{message} {said}", pointer)
+        for wanted, message, pointer in (
+            (job_pauses_itself, "the job may pause itself", "/on_failures/pause_after"),
+            (
+                success_is_expected,
+                "the job expects successes",
+                "/on_failures/expect_success_every",
+            ),
+        )
+        if wanted
+    ]
 
 
 def no_run(after: datetime, ends_at: datetime | None, pointer: str = "/schedule") -> LintWarning:
@@ -153,8 +184,10 @@ def _span(base: str, size: int) -> int:
 
 
 def _short_months(e: CronExpression) -> Iterator[tuple[str, str]]:
+    if e.days.star or e.either_day:
+        return
     days = [d for d in range(1, 32) if e.days.mask >> d & 1]
-    if days and days[0] in _SHORT_MONTHS and not e.days.star and not e.either_day:
+    if days and days[0] in _SHORT_MONTHS:
         short = [m for m in range(1, 13) if e.months >> m & 1 and not e.month_mask(2001, m)]
         if short:
             yield (

@@ -30,6 +30,7 @@ class SkipReason(StrEnum):
     EXCLUDED = "excluded"
     TOO_OLD = "too_old"
     BY_HAND = "skipped_by_hand"
+    QUOTA = "quota"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +233,33 @@ def plan_resume(plan: Plan, s: Situation, now: datetime) -> Decision:
     )
 
 
+def within_quota(plan: Plan, s: Situation, decision: Decision, room: int) -> Decision:
+    """The decision with as many launches as the tenant's quotas leave room for, the first ones.
+
+    The slots of the others are recorded as skipped. A launch that is not made stops no other one,
+    and does not count towards `max_launches`.
+    """
+    kept, over = decision.launches[:room], decision.launches[room:]
+    if not over:
+        return decision
+    skips = list(decision.skipped)
+    _skip_each(SkipReason.QUOTA, plan, [x.scheduled_at for x in over], skips)
+    wake_at, awaits = decision.wake_at, decision.awaits
+    if wake_at is None and not awaits and plan.max_launches is not None and decision.last_slot:
+        # It was to be finished by a launch that is not made now.
+        awaits = from_completion(plan)
+        wake_at = None if awaits else first_due(plan, s.job, decision.last_slot + _SECOND - _TICK)
+    return replace(
+        decision,
+        launches=kept,
+        skipped=tuple(skips),
+        wake_at=wake_at,
+        awaits=awaits,
+        cancel_open=decision.cancel_open and bool(kept),
+        terminate_open=decision.terminate_open and bool(kept),
+    )
+
+
 def plan_completion(plan: Plan, s: Situation, ended_at: datetime) -> Decision:
     """The launch that a job awaited has ended: its next slot is measured from there.
 
@@ -381,20 +409,26 @@ def _overlap(
 def _overlapped(
     plan: Plan, slots: Sequence[tuple[datetime, datetime]], skips: list[Skipped]
 ) -> None:
-    """Record slots as overlapped, in runs of neighbours: others may lie between them."""
+    _skip_each(SkipReason.OVERLAP, plan, [slot for slot, _ in slots], skips)
+
+
+def _skip_each(
+    reason: SkipReason, plan: Plan, slots: Sequence[datetime], skips: list[Skipped]
+) -> None:
+    """Record slots as skipped, in runs of neighbours: others may lie between them."""
     table = plan.timetable
     run: list[datetime] = []
-    for slot, _ in sorted(slots):
+    for slot in sorted(slots):
         if run and table is not None and table.next_after(run[-1]) != slot:
-            skips.append(_run_of(run))
+            skips.append(_run_of(reason, run))
             run = []
         run.append(slot)
     if run:
-        skips.append(_run_of(run))
+        skips.append(_run_of(reason, run))
 
 
-def _run_of(slots: Sequence[datetime]) -> Skipped:
-    return Skipped(SkipReason.OVERLAP, slot_of(slots[0]), slot_of(slots[-1]), len(slots))
+def _run_of(reason: SkipReason, slots: Sequence[datetime]) -> Skipped:
+    return Skipped(reason, slot_of(slots[0]), slot_of(slots[-1]), len(slots))
 
 
 def _launch(slot: tuple[datetime, datetime], state: State = State.DUE) -> PlannedLaunch:

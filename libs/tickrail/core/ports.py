@@ -27,6 +27,7 @@ from tickrail.core.ids import (
 from tickrail.core.limits import Limit, Scope
 from tickrail.core.plan import Decision
 from tickrail.core.policies import Concurrency
+from tickrail.core.quotas import Reached
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 
@@ -59,7 +60,8 @@ class DueJob(NamedTuple):
 
     `last_slot`: up to where slots are decided on. `skip_next`: so many are to be left out by hand.
     `catch_up`: JSON text of a `core.catch_up.CatchUp`. `awaits`: the next run is
-    measured from the end of a launch. `resume_at`: when a paused job's pause ends.
+    measured from the end of a launch. `resume_at`: when a paused job's pause ends; of an active
+    job, when a suspension of its tenant ended during which it became due.
     """
 
     id: JobId
@@ -110,7 +112,10 @@ Place = tuple[Lane, Partition]
 
 
 class Publication(NamedTuple):
-    """A due launch, with what a publication of it needs. `weight`: its tenant's share of turns."""
+    """A due launch, with what a publication of it needs. `weight`: its tenant's share of turns.
+
+    `trace`: the traceparent of the launch, where it is traced.
+    """
 
     id: LaunchId
     scheduled_at: datetime
@@ -122,6 +127,7 @@ class Publication(NamedTuple):
     attempt: int
     due_at: datetime
     weight: int = 1
+    trace: str | None = None
 
     @property
     def lane(self) -> Lane:
@@ -130,7 +136,7 @@ class Publication(NamedTuple):
 
 
 class NewLaunch(NamedTuple):
-    """A launch record to insert."""
+    """A launch record to insert. `trace`: its traceparent, where it is traced."""
 
     id: LaunchId
     scheduled_at: datetime
@@ -143,6 +149,7 @@ class NewLaunch(NamedTuple):
     visibility: float
     start_before: datetime | None
     concurrency: Concurrency | None = None
+    trace: str | None = None
 
 
 class OpenCount(NamedTuple):
@@ -184,10 +191,13 @@ class Planner(NamesCalendars, Protocol):
         calendars: Calendars,
         now: datetime,
         oldest: datetime,
+        rooms: dict[TenantId, int],
     ) -> Sequence[Planned]:
         """Decide for the jobs in their order; `oldest`: the oldest slot that is still recorded.
 
-        The last ones may be left out when there is enough to write; never the first.
+        The last ones may be left out when there is enough to write; never the first. `rooms`: how
+        many launches a tenant may still make, where it has such a quota; taken from here. Slots
+        beyond are skipped.
         """
         ...
 
@@ -209,7 +219,8 @@ class Ticked:
     """What one tick did.
 
     `inserted` are the new due launches; `next_due` the next instant a job of these partitions waits
-    for (None: nothing waits); `full`: there is more to do now.
+    for (None: nothing waits); `full`: there is more to do now. `reached`: how much of their quotas
+    tenants have used now, where they are told of it.
     """
 
     now: datetime
@@ -222,6 +233,7 @@ class Ticked:
     full: bool = False
     next_due: datetime | None = None
     fence: FenceReport = field(default_factory=FenceReport)
+    reached: Sequence[tuple[TenantId, Reached]] = ()
 
 
 class Load(NamedTuple):
@@ -313,7 +325,8 @@ class OwnerStore(Protocol):
         fence rows, asks the planner, inserts launches and skips (a record that is there already is
         left as it is), moves the jobs on. Where more are due than that, `in_turns` of the batch go
         first and in turns: tenants, and of each the job that has just become due and the one that
-        waits longest. Jobs that the planner left out stay due.
+        waits longest. Jobs that the planner left out stay due, and so do those of a tenant whose
+        quotas of launches another transaction holds: they are tried again soon.
         """
         ...
 
@@ -368,7 +381,7 @@ class OwnerStore(Protocol):
         `queued` for longer than `lost_after` (doubled at each further publication, up to an hour)
         -> `due`, same attempt (`lost_message`); first attempts past their start deadline ->
         `expired`; held launches whose job has no other open one -> `due`, the oldest of each job
-        (`released`).
+        (`released`). What does not run of a tenant that is deleted -> `cancelled`.
         """
         ...
 
@@ -399,8 +412,7 @@ class OwnerStore(Protocol):
     def drop_days(self) -> int:
         """Drop the days before the history's horizon that hold nothing open; how many.
 
-        Answers kept for repeated requests go after a day, too, backfills and operations that have
-        ended with the days.
+        Places and waits under limits that are over are forgotten, too.
         """
         ...
 

@@ -20,6 +20,7 @@ from tickrail.core.job_filter import JobFilter, JobState
 from tickrail.core.ports_backfill import BackfillRecords
 from tickrail.core.ports_letters import LetterRecords
 from tickrail.core.ports_operations import OperationRecords
+from tickrail.core.ports_quotas import QuotaRecords
 from tickrail.core.records import LaunchRecord, Page, PageRequest
 from tickrail.core.secrets import SecretRecords
 from tickrail.core.states import State
@@ -39,7 +40,9 @@ class JobRecord:
     part of it that the tick reads. `last_slot_at` is up to where slots are decided on; `launched`
     counts launches towards max_launches; `skip_next` slots are to be left out by hand; `catch_up`
     bounds what is launched of the slots of a pause (`core.catch_up`); `awaits`: the next run is
-    measured from the end of the open launch.
+    measured from the end of the open launch. `paused` of a deleted job is how it was.
+    `silent_since`: the job expects successes, and the last one, or what it was counted from, was
+    then; None as long as it keeps to that.
     """
 
     id: JobId
@@ -61,6 +64,18 @@ class JobRecord:
     skip_next: int = 0
     catch_up: Mapping[str, Any] | None = None
     awaits: bool = False
+    deleted_at: datetime | None = None
+    silent_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobVersion:
+    """A saved definition: the canonical document, when it was accepted, and from whom."""
+
+    version: int
+    definition: Mapping[str, Any]
+    created_at: datetime
+    created_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,8 @@ class AttemptRecord:
 class ManualLaunch:
     """A launch to insert by hand.
 
-    `payload` is used where `has_payload`, else the definition's.
+    `payload` is used where `has_payload`, else the definition's. `trace`: its traceparent, where it
+    is traced.
     """
 
     id: LaunchId
@@ -97,6 +113,7 @@ class ManualLaunch:
     priority: int
     payload: Any = None
     has_payload: bool = False
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +124,15 @@ class SkippedRun:
     first: datetime
     last: datetime
     count: int
+
+
+class AuditEntry(NamedTuple):
+    """What was done to what, and what that was before and after."""
+
+    action: str
+    subject: str
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
 
 
 class OpenLaunches(NamedTuple):
@@ -136,12 +162,22 @@ class JobRecords(Protocol):
         """The job, deleted ones by id only; `lock` holds its row until the transaction ends."""
         ...
 
-    def find_deleted(self, name: str) -> JobRecord | None:
-        """The deleted job of this name that was deleted last."""
+    def find_deleted(self, name: str, *, lock: bool = False) -> JobRecord | None:
+        """The deleted job of this name that was deleted last; `lock` as for `find`."""
         ...
 
     def insert(self, job: JobRecord, definition: Definition, actor: str) -> bool:
         """Insert a job with its first version and tags; False: a live job has the name."""
+        ...
+
+    def taken(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of the names that live jobs have."""
+        ...
+
+    def insert_many(
+        self, made: Sequence[tuple[JobRecord, Definition]], actor: str
+    ) -> frozenset[JobId]:
+        """Insert jobs with their first versions and tags; those whose names were free."""
         ...
 
     def replace(self, job: JobRecord, definition: Definition, actor: str) -> None:
@@ -160,6 +196,14 @@ class JobRecords(Protocol):
         """The canonical document of an older version."""
         ...
 
+    def version(self, job: JobId, version: int) -> JobVersion | None:
+        """A saved definition."""
+        ...
+
+    def versions(self, job: JobId, before: int | None, limit: int) -> Sequence[JobVersion]:
+        """Saved definitions, the newest first; those below `before`."""
+        ...
+
     def page(self, where: JobFilter, page: PageRequest) -> Page[JobRecord]:
         """Jobs in order of created_at or name."""
         ...
@@ -167,7 +211,7 @@ class JobRecords(Protocol):
     def waiting_at(self, at: datetime, most: int) -> int:
         """How many active jobs wait for this very instant, counted up to `most`.
 
-        Looks at 10,000 jobs of all tenants at most, so in a larger crowd it may find fewer.
+        Asked for 1,000 or more, where far fewer wait, it may tell of a part of them.
         """
         ...
 
@@ -185,8 +229,8 @@ class JobRecords(Protocol):
 class LaunchRecords(Protocol):
     """Launches of the transaction's tenant."""
 
-    def find(self, launch: LaunchId) -> LaunchRecord | None:
-        """The launch."""
+    def find(self, launch: LaunchId, *, lock: bool = False) -> LaunchRecord | None:
+        """The launch; `lock` holds its row until the transaction ends."""
         ...
 
     def payload_of(self, launch: LaunchId) -> tuple[bool, Any]:
@@ -360,6 +404,11 @@ class Transaction(Protocol):
         """Secrets."""
         ...
 
+    @property
+    def quotas(self) -> QuotaRecords:
+        """Quotas."""
+        ...
+
     def queue_kinds(self, queue: str) -> Sequence[str] | None:
         """The kinds of target that a queue serves; None: there is no such queue.
 
@@ -383,6 +432,10 @@ class Transaction(Protocol):
         after: Mapping[str, Any] | None = None,
     ) -> None:
         """Record who changed what."""
+        ...
+
+    def audit_many(self, entries: Sequence[AuditEntry]) -> None:
+        """Record many changes at once."""
         ...
 
     def wake_schedulers(self) -> None:

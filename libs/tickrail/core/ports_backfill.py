@@ -16,8 +16,9 @@ from tickrail.core.backfill import (
     Upcoming,
 )
 from tickrail.core.definition import Plan
-from tickrail.core.ids import JobId, Partition
+from tickrail.core.ids import JobId, Partition, TenantId
 from tickrail.core.ports import Calendars, DueJob, FenceReport, NewLaunch, Owned, Publication
+from tickrail.core.quotas import Reached
 
 
 class DueBackfill(NamedTuple):
@@ -67,7 +68,10 @@ class BackfillPlanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What one pass did. `inserted` are the new launches; `more`: there is more to do now."""
+    """What one pass did. `inserted` are the new launches; `more`: there is more to do now.
+
+    `reached`: as in `Ticked`.
+    """
 
     now: datetime
     inserted: Sequence[Publication] = ()
@@ -75,6 +79,7 @@ class Backfilled:
     ended: int = 0
     more: bool = False
     fence: FenceReport = field(default_factory=FenceReport)
+    reached: Sequence[tuple[TenantId, Reached]] = ()
 
 
 class BackfillStore(Protocol):

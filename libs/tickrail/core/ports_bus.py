@@ -116,7 +116,8 @@ class Record(NamedTuple):
     """A message that was read.
 
     `generation` names the assignment of the partition under which it was read; it goes back with
-    the offset, so that nothing is committed for an assignment that is over.
+    the offset, so that nothing is committed for an assignment that is over. `traceparent`: its
+    header of this name.
     """
 
     topic: str
@@ -124,6 +125,7 @@ class Record(NamedTuple):
     offset: int
     value: bytes
     generation: int
+    traceparent: str | None = None
 
 
 class Assignment(NamedTuple):

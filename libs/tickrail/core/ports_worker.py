@@ -134,8 +134,10 @@ class TargetName(NamedTuple):
 class WorkerStore(Protocol):
     """What a worker does in the database. Safe to use from several threads."""
 
-    def targets(self, jobs: Collection[JobId]) -> Mapping[JobId, TargetName]:
-        """What the targets of these jobs are, by their present definitions."""
+    def targets(
+        self, jobs: Collection[JobId], kinds: Collection[str]
+    ) -> Mapping[JobId, TargetName]:
+        """The targets of those of these jobs that have one of these kinds, as defined now."""
         ...
 
     def claim(self, requests: Sequence[ClaimRequest], worker: str) -> ClaimAnswer:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from tickrail.core.definition import NAME, NAME_EXPECTED
-from tickrail.core.documents import Reader, type_name
+from tickrail.core.documents import Reader, shown, type_name
 from tickrail.core.durations import format_duration
 from tickrail.core.errors import Problem
 from tickrail.core.limits import Rate
+from tickrail.core.quotas import Amounts, amounts_document, read_amounts
 
 MAX_RUNNING: Final = 1_000_000
 MAX_REASON: Final = 1024
@@ -23,7 +25,9 @@ ANSWERED: Final = frozenset(
     {"name", "paused", "paused_reason", "version", "created_at", "tenant", "depth"}
 )
 """What an answer has beside a queue's document: one that was read and sent back may hold them."""
-TENANT_ANSWERED: Final = frozenset({"id", "name", "state", "version", "created_at"})
+TENANT_ANSWERED: Final = frozenset(
+    {"id", "name", "state", "state_reason", "state_at", "version", "created_at"}
+)
 _MOVING: Final = frozenset({"version", "depth"})
 """Of these those that may have changed since: any value is passed over."""
 _OTHERWISE: Final = {
@@ -66,6 +70,7 @@ class TenantDraft:
     max_running: int | None = None
     egress: Mapping[str, Any] | None = None
     kafka_topics: tuple[str, ...] = ()
+    quotas: Amounts = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As the API answers it."""
@@ -74,6 +79,7 @@ class TenantDraft:
             "max_running": self.max_running,
             "egress": self.egress,
             "kafka_topics": list(self.kafka_topics),
+            "quotas": amounts_document(self.quotas),
         }
 
 
@@ -177,19 +183,53 @@ def read_tenant(
     topics = _texts(
         reader, "kafka_topics", lambda t: bool(_TOPIC.fullmatch(t)), _TOPIC_EXPECTED, MAX_TOPICS
     )
+    given = reader.raw("quotas")
+    amounts = {} if given is None else reader.parse(lambda: read_amounts(given)) or {}
     reader.finish("tenant")
-    return TenantDraft(weight, most, lists, tuple(topics))
+    return TenantDraft(weight, most, lists, tuple(topics), amounts)
+
+
+def read_new_tenant(
+    document: object, egress_problems: Callable[[object], Sequence[Problem]]
+) -> tuple[str, TenantDraft]:
+    """The name of a new tenant, and what is set of it.
+
+    Raises:
+        InvalidInputError: with every problem.
+    """
+    problems: list[Problem] = []
+    name: object = None
+    if isinstance(document, dict):
+        name = document.get("name")
+        if not isinstance(name, str) or not NAME.fullmatch(name) or _is_id(name):
+            told = "is missing" if "name" not in document else f"is {shown(name)}"
+            problems.append(Problem("/name", told, f"{NAME_EXPECTED}; not the form of an id"))
+        problems += [
+            Problem(f"/{key}", "cannot be set", "left out")
+            for key in document
+            if key in TENANT_ANSWERED - {"name"}
+        ]
+    draft = read_tenant(document, egress_problems, problems)
+    return str(name), draft
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_reason(document: object) -> str:
-    """Why a queue is paused, from `{"reason": "..."}` or nothing.
+    """Why a queue is paused or a tenant suspended, from `{"reason": "..."}` or nothing.
 
     Raises:
         InvalidInputError: with every problem.
     """
     reader = Reader({} if document is None else document)
     reason = reader.text("reason", "", maximum=MAX_REASON) or ""
-    reader.finish("pause")
+    reader.finish("reason")
     return reason
 
 

@@ -6,14 +6,13 @@ import re
 from calendar import monthrange
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, Final
 from uuid import UUID
 
 from tickrail.core.calendar_pattern import ON_DATE, ON_WEEKDAY
 from tickrail.core.cron import NO_KEY, CronError, CronExpression
 from tickrail.core.cron_fields import WEEKDAY
-from tickrail.core.documents import MAX_UNKNOWN, Reader, shown, type_name
+from tickrail.core.documents import MAX_UNKNOWN, Reader, escape, nearest, shown, type_name
 from tickrail.core.durations import format_duration, parse_duration
 from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.recurrence import next_after
@@ -117,10 +116,10 @@ class _Form:
         if given:
             return _invalid([Problem(pointer, f"has {' and '.join(given)} together", _AN_OBJECT)])
         keys = list(self.doc) if isinstance(self.doc, dict) else []
+        unknown = [key for key in keys if key not in _KNOWN][:MAX_UNKNOWN]
         problems = [
-            Problem(f"{pointer}/{key}"[:200], "is not a known field", f"did you mean {near[0]!r}?")
-            for key in keys[:MAX_UNKNOWN]
-            if (near := get_close_matches(str(key), FORMS, n=1))
+            Problem(f"{pointer}/{escape(key)}"[:200], "is not a known field", nearest(key, FORMS))
+            for key in unknown
         ]
         return _invalid(problems or [Problem(pointer, "says no time", _AN_OBJECT)])
 
@@ -168,7 +167,8 @@ class _Form:
             period = None
         if period is None:
             told = repr(text[:60]) if isinstance(text, str) else type_name(text)
-            self.read.problem("every", f"is {told}", "a duration such as 30s, 15m, 1h30m, 7d")
+            expected = "a duration such as 30s, 15m, 1h30m, 7d, from 1s to 100 years"
+            self.read.problem("every", f"is {told}", expected)
         elif period % _SECOND or not _SECOND <= period <= MAX_PERIOD:
             expected = "whole seconds, from 1s to 100 years"
             self.read.problem("every", f"is {text}", expected)
@@ -346,6 +346,7 @@ _AN_OBJECT: Final = (
     '{"at": "2026-03-01T09:00:00Z"}, {"any_of": [...]}, or null'
 )
 _PLACE: Final = ("time_zone", "gap", "fold")
+_KNOWN: Final = frozenset({*FORMS, *_PLACE, "anchor", "measured_from"})
 _A_ZONE: Final = "a name of the time zone database such as Europe/Berlin"
 _AN_INSTANT: Final = "an instant such as 2026-03-01T09:00:00Z, or a local time without the Z"
 _ON: Final = {

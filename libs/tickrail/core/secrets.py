@@ -64,8 +64,11 @@ class SecretRecords(Protocol):
     job begins to name a secret either before its deletion, which then finds the job, or after it.
     """
 
-    def find(self, name: str, *, lock: bool = False) -> SecretRecord | None:
-        """The secret; `lock` holds its row until the transaction ends."""
+    def find(self, name: str, *, lock: bool = False, change: bool = False) -> SecretRecord | None:
+        """The secret; `lock` holds its row until the transaction ends.
+
+        So does `change`, which keeps others from changing it and waits for no job that names it.
+        """
         ...
 
     def page(self, after: str, limit: int) -> Sequence[SecretRecord]:
@@ -88,9 +91,10 @@ class SecretRecords(Protocol):
         """Remove a secret; the row is held by the caller."""
         ...
 
-    def targets_with(self, name: str, after: str) -> Sequence[tuple[str, Mapping[str, object]]]:
-        """Some live jobs, by name and after `after`, that may name it: (name, target document).
+    def definitions_with(self, name: str, after: str) -> Sequence[tuple[str, Mapping[str, object]]]:
+        """Some live jobs, by name and after `after`, that may name it: (name, definition).
 
+        Of the definition only `target` and `on_failures` are there.
         Empty when there are no more. What merely looks like a reference may be among them.
         """
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -27,9 +28,8 @@ def murmur2(data: bytes) -> int:
     """The 32-bit MurmurHash2 that Kafka's clients use, as Java's signed int."""
     h = _SEED ^ len(data)
     whole = len(data) & ~3
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i : i + 4], "little")
-        k = k * _MULTIPLIER & _MASK
+    for word in struct.unpack_from(f"<{whole // 4}I", data):
+        k = word * _MULTIPLIER & _MASK
         k ^= k >> _SHIFT
         k = k * _MULTIPLIER & _MASK
         h = h * _MULTIPLIER & _MASK ^ k

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
 from tickrail.core.documents import escape
@@ -14,6 +15,9 @@ from tickrail.core.templates import Template, compile_value, parse_template
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 MAX_URL = 2048
+MAX_HOST = 253
+MAX_LABEL = 63
+"""Characters of a host, and of each part of it between two dots."""
 MAX_HEADERS = 50
 MAX_HEADER_VALUE = 4096
 MAX_REDIRECTS = 5
@@ -158,7 +162,8 @@ def split_url(url: str) -> SplitResult:
 
     Refused: other schemes than http and https, user and password before the host, backslashes,
     spaces, control and non-ASCII characters (readers disagree on what such a URL means), an empty
-    host or one with a dot at its end, a port outside 1..65535, a zone in an IPv6 address.
+    host, one that no name server takes or with a dot at its end, a port outside 1..65535, a zone in
+    an IPv6 address.
 
     Raises:
         ValueError: says what is wrong and what would be right.
@@ -178,14 +183,24 @@ def split_url(url: str) -> SplitResult:
         raise ValueError("the URL starts with http:// or https://")
     if "@" in parts.netloc:
         raise ValueError("no user or password in the URL; use a header")
-    host = parts.hostname or ""
+    _check_host(parts.hostname or "")
+    if port is not None and not 0 < port <= _TOP_PORT:
+        raise ValueError("the port is 1 to 65535")
+    return parts
+
+
+def _check_host(host: str) -> None:
+    """Refuse what no name server takes: RFC 1035, 2.3.4."""
     if not host or "%" in host:
         raise ValueError("the URL names no plain host")
     if host.endswith("."):
         raise ValueError("the host has no dot at its end")
-    if port is not None and not 0 < port <= _TOP_PORT:
-        raise ValueError("the port is 1 to 65535")
-    return parts
+    if ":" in host:  # an IPv6 address
+        return
+    if len(host) > MAX_HOST or not all(0 < len(part) <= MAX_LABEL for part in host.split(".")):
+        raise ValueError(
+            f"the host has {MAX_HOST} characters at most, each part between dots 1 to {MAX_LABEL}"
+        )
 
 
 def read_webhook(fields: TargetFields) -> Webhook | None:
@@ -219,12 +234,22 @@ def _url(fields: TargetFields) -> str | None:
         fields.wrong("url", "is missing", "an http or https URL")
     if url is None:
         return None
+    fault = _fault(url)
+    if fault is not None:
+        fields.wrong("url", "is not a URL that can be called", fault)
+        return None
+    return url
+
+
+# Many jobs call the same few URLs.
+@lru_cache(maxsize=1024)
+def _fault(url: str) -> str | None:
+    """What would be right, where a URL cannot be called."""
     try:
         split_url(url_template(url).fill(lambda _: "x"))
     except ValueError as error:
-        fields.wrong("url", "is not a URL that can be called", str(error))
-        return None
-    return url
+        return str(error)
+    return None
 
 
 def _headers(fields: TargetFields) -> list[tuple[str, str | SecretRef]]:
@@ -321,7 +346,8 @@ def _tls(fields: TargetFields, url: str | None) -> Tls | None:
     for name in value:
         if name not in known:
             fields.wrong(f"tls/{escape(str(name))}", "unknown field", "known: " + ", ".join(known))
-    parts = {n: read_reference(fields, f"tls/{n}", value[n]) for n in known if n in value}
+    given = [n for n in known if value.get(n) is not None]
+    parts = {n: read_reference(fields, f"tls/{n}", value[n]) for n in given}
     if ("client_certificate" in parts) != ("client_key" in parts):
         missing = "client_key" if "client_certificate" in parts else "client_certificate"
         fields.wrong(f"tls/{missing}", "is missing", "certificate and key together")

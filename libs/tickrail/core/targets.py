@@ -108,7 +108,7 @@ def target_secrets(target: Target, pointer: str = "/target") -> list[tuple[str, 
 def _read(doc: object, pointer: str, problems: list[Problem]) -> Target | None:
     if not isinstance(doc, Mapping) or len(doc) != 1:
         problems.append(
-            Problem(pointer, "a target is an object with one key, its kind", _readable_kinds())
+            Problem(pointer, "a target is an object with one key, its kind", readable_kinds())
         )
         return None
     name, fields = next(iter(doc.items()))
@@ -116,7 +116,7 @@ def _read(doc: object, pointer: str, problems: list[Problem]) -> Target | None:
     kind = _KINDS.get(str(name))
     if kind is None:
         near = difflib.get_close_matches(str(name), _KINDS, 1)
-        hint = f"did you mean {near[0]}?" if near else _readable_kinds()
+        hint = f"did you mean {near[0]}?" if near else readable_kinds()
         known = str(name) in KINDS
         problems.append(
             Problem(at, "this kind of target is not available" if known else "unknown kind", hint)
@@ -129,5 +129,6 @@ def _read(doc: object, pointer: str, problems: list[Problem]) -> Target | None:
     return found
 
 
-def _readable_kinds() -> str:
+def readable_kinds() -> str:
+    """What a target may be, in words."""
     return "one of " + ", ".join(_KINDS)

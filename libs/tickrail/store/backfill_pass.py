@@ -21,7 +21,8 @@ from tickrail.core.backfill import (
     BackfillState,
     Existing,
 )
-from tickrail.core.ids import JobId
+from tickrail.core.clock import Clock
+from tickrail.core.ids import JobId, TenantId
 from tickrail.core.policies import CatchUpOrder
 from tickrail.core.ports import DueJob, Owned, Publication
 from tickrail.core.ports_backfill import (
@@ -34,6 +35,7 @@ from tickrail.core.ports_backfill import (
 from tickrail.store.calendar_reader import CalendarReader
 from tickrail.store.days import DayKeeper
 from tickrail.store.fence import hold_fence
+from tickrail.store.launch_quotas import count_launches, hold_quotas
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, Session
 
@@ -44,9 +46,15 @@ class BackfillPass:
     """Carries on backfills, on the owner's one connection and with what its store knows."""
 
     def __init__(
-        self, session: Session, days: DayKeeper, calendars: CalendarReader, history: timedelta
+        self,
+        session: Session,
+        clock: Clock,
+        days: DayKeeper,
+        calendars: CalendarReader,
+        history: timedelta,
     ) -> None:
         self._session = session
+        self._clock = clock
         self._days = days
         self._calendars = calendars
         self._history = history
@@ -64,16 +72,21 @@ class BackfillPass:
                 now = _now(cursor)
                 if not rows:
                     return Backfilled(now)
+                crowded = len(rows) >= limit
                 held, fence = hold_fence(cursor, owned, (row[3] for row in rows))
+                quotas = hold_quotas(cursor, {row[2] for row in rows if row[3] in held}, now)
+                rows = [row for row in rows if row[2] not in quotas.busy]
                 due = _hold(cursor, {row[0]: row[1:] for row in rows if row[3] in held})
                 known = self._calendars.read(cursor, [d.job for d in due], planner)
                 share = max(1, SLOTS_AT_ONCE // max(1, len(due)))
                 walks = [planner.walk(d, known, now, share) for d in due]
                 oldest = now - self._history
-                filled = _decide(cursor, walks, planner, now, oldest)
+                filled = _decide(cursor, walks, planner, now, oldest, quotas.rooms)
                 inserted = self._insert(cursor, owned, filled)
+                made = Counter(p.tenant for p in inserted)
+                reached = count_launches(cursor, self._clock, quotas, made)
                 # What waits for open launches is written only where others would wait behind it.
-                _move(cursor, [f for f in filled if f.step.moved or len(rows) >= limit])
+                _move(cursor, [f for f in filled if f.step.moved or crowded])
         except pg.CheckViolation as e:
             raise self._days.missing(e) from e
         self._days.commit()
@@ -84,6 +97,7 @@ class BackfillPass:
             ended=sum(f.step.state is not BackfillState.RUNNING for f in filled),
             more=any(f.step.more for f in filled),
             fence=fence,
+            reached=reached,
         )
 
     def _insert(self, cursor: Cursor, owned: Owned, filled: Sequence[Filled]) -> list[Publication]:
@@ -143,6 +157,7 @@ def _decide(
     planner: BackfillPlanner,
     now: datetime,
     oldest: datetime,
+    rooms: dict[TenantId, int],
 ) -> list[Filled]:
     counts: dict[JobId, Counter[str]] = {}
     asked = {"jobs": [w.due.job.id for w in walks]}
@@ -164,9 +179,15 @@ def _decide(
         b, job = walk.due.backfill, walk.due.job.id
         opened = counts.setdefault(job, Counter())
         situation = BackfillSituation(
-            opened.total(), opened[b.origin], there.get(job, frozenset()), oldest
+            opened.total(),
+            opened[b.origin],
+            there.get(job, frozenset()),
+            oldest,
+            rooms.get(walk.due.job.tenant),
         )
         one = planner.fill(walk, situation, now)
+        if situation.room is not None:
+            rooms[walk.due.job.tenant] = situation.room - len(one.launches)
         # The next backfill of the same job sees what this one launches.
         opened[b.origin] += len(one.launches)
         there.setdefault(job, set()).update(n.scheduled_at for n in one.launches)

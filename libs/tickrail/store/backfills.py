@@ -22,7 +22,8 @@ from tickrail.core.ports_backfill import (
 from tickrail.core.states import RETRYING, State, shown
 from tickrail.store.backfill_pass import backfill_of
 from tickrail.store.queries import load
-from tickrail.store.tables import INSTANT, backfills, jobs, launches
+from tickrail.store.schema import INSTANT
+from tickrail.store.tables import backfills, jobs, launches
 from tickrail.store.tenancy import TenantTransaction
 
 _SQL = load("backfill")

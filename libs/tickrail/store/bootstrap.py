@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -12,9 +13,11 @@ from tickrail.core.clock import Clock
 from tickrail.core.definition import NAME, NAME_EXPECTED
 from tickrail.core.errors import InvalidInputError, Problem
 from tickrail.core.ids import uuid7
+from tickrail.core.keys import SCOPES
 from tickrail.core.targets import KINDS
 from tickrail.store.errors import border
-from tickrail.store.keys import SCOPES, make_key
+from tickrail.store.keys import make_key
+from tickrail.store.tenants import DELETED
 
 DEFAULT_QUEUE = "default"
 
@@ -52,7 +55,8 @@ def bootstrap(
         name: what the key is called.
 
     Raises:
-        InvalidInputError: an unknown scope or kind, or a name that cannot be a tenant's.
+        InvalidInputError: an unknown scope or kind, a name that cannot be a tenant's, or that of a
+            deleted one.
         UnavailableError, SetupError: the database does not answer, or has no schema yet.
     """
     _check(tenant, scopes, allow)
@@ -66,9 +70,7 @@ def bootstrap(
                 [uuid7(clock), tenant],
             ).fetchone()
             created = row is not None
-            found = (
-                row or conn.execute("select id from tenants where name = %s", [tenant]).fetchone()
-            )
+            found = row or _live(conn, tenant)
             owner = None if found is None else UUID(str(found[0]))
         conn.execute(
             "insert into api_keys (id, tenant_id, name, secret_hash, scopes)"
@@ -85,6 +87,21 @@ def bootstrap(
             "select kinds from queues where name = %s", [DEFAULT_QUEUE]
         ).fetchone()
     return Bootstrapped(key.id, key.token, owner, created, list(served[0]) if served else [])
+
+
+def _live(conn: psycopg.Connection[Any], tenant: str) -> tuple[object, ...] | None:
+    """The tenant of this name.
+
+    Raises:
+        InvalidInputError: it is deleted: a key of it would be refused.
+    """
+    found = conn.execute("select id, state from tenants where name = %s", [tenant]).fetchone()
+    if found is not None and found[1] == DELETED:
+        expected = "another name, or first `tickrail tenants resume` or `tickrail tenants create`"
+        raise InvalidInputError(
+            "The key cannot be made.", [Problem("/tenant", f"{tenant!r} is deleted", expected)]
+        )
+    return found
 
 
 def default_queue_serves(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from typing import cast
 
 from psycopg import errors as pg
 
@@ -48,3 +49,24 @@ class DayKeeper:
         """Days may have been dropped."""
         self._known.clear()
         self._new.clear()
+
+
+def days_before(cursor: Cursor, horizon: date) -> list[date]:
+    """The days from the oldest that is there to the one before this one."""
+    row = cursor.execute("select oldest_day()").fetchone()
+    day = cast("date | None", row[0]) if row else None
+    found = []
+    while day is not None and day < horizon:
+        found.append(day)
+        day += timedelta(days=1)
+    return found
+
+
+def drop_day(cursor: Cursor, day: date) -> bool:
+    """Drop a day that is there and holds nothing open; whether it went.
+
+    Raises:
+        UnavailableError, by the session: somebody reads the history for long.
+    """
+    row = cursor.execute("select drop_day(%s)", [day]).fetchone()
+    return bool(row and row[0])

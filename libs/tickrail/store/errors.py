@@ -12,6 +12,9 @@ from tickrail.core.errors import SetupError, TickrailError, UnavailableError
 
 NO_PARTITION = "no partition of relation"
 
+_AWAY = "The database does not answer as it should; the same request may succeed later."
+_NOT_READY = "The installation's database is not ready for this; its log says why."
+"""What callers of the API are told in place of the driver's words, which name addresses."""
 _MIGRATE = "run `tickrail migrate` with the owner's connection"
 _WRITABLE = "name every server in database_url, with target_session_attrs=read-write"
 _PASSING = (
@@ -35,17 +38,18 @@ def mapped(e: psycopg.Error) -> TickrailError:
     text = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
     if isinstance(e, errors.UndefinedTable | errors.UndefinedColumn | errors.UndefinedFunction):
         return SetupError(
-            f"The database lacks something that this version needs: {text}; {_MIGRATE}."
+            f"The database lacks something that this version needs: {text}; {_MIGRATE}.",
+            public=_NOT_READY,
         )
     if isinstance(e, errors.InsufficientPrivilege):
-        return SetupError(f"The database role may not do this: {text}.")
+        return SetupError(f"The database role may not do this: {text}.", public=_NOT_READY)
     for classes, sentence in _PASSING:
         if isinstance(e, classes):
-            return UnavailableError(sentence.format(text))
+            return UnavailableError(sentence.format(text), public=_AWAY)
     if isinstance(e, psycopg.DataError | psycopg.ProgrammingError | psycopg.IntegrityError):
         # Nothing that trying again could help: a fault of ours, shown as such.
         return TickrailError(f"PostgreSQL refuses a statement: {text}.")
-    return UnavailableError(f"PostgreSQL does not answer as it should: {text}.")
+    return UnavailableError(f"PostgreSQL does not answer as it should: {text}.", public=_AWAY)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, cast
 import psycopg
 from psycopg import errors
 
-from tickrail.core.errors import SetupError
+from tickrail.core.errors import Problem, SettingsError, SetupError
 from tickrail.store.errors import border, mapped
 from tickrail.store.session import Cursor, DatabaseSettings, connect
 
@@ -55,6 +55,16 @@ def head() -> str:
     return revisions()[-1]
 
 
+def needed(known: Sequence[str] | None = None) -> str:
+    """The schema revision that processes of this version need: the newest that only adds.
+
+    What takes away (`post`) comes when no process of the version before runs any more, so this
+    version's own run before it, too.
+    """
+    known = revisions() if known is None else known
+    return next(r for r in reversed(known) if r.endswith("_pre"))
+
+
 def read_installation(
     settings: DatabaseSettings, *, partitions: int | None = None, role: str = ""
 ) -> Installation:
@@ -66,16 +76,15 @@ def read_installation(
         role: `tickrail_api` or `tickrail_engine`, whose rights the connection must have.
 
     Raises:
-        SetupError: the server is too old, the schema is missing, older or newer than this version,
-            the installation has another number of partitions, or the connection is not the role's.
+        SetupError: the server is too old, the schema is missing, older than this version or later
+            and not for this version, or the connection is not the role's.
+        SettingsError: the installation has another number of partitions.
         UnavailableError: the database does not answer, or is a standby.
     """
     conn = connect(settings, autocommit=True)
     with border(), conn:
         check_version(conn)
-        revision = read_revision(conn)
-        if revision != head():
-            raise SetupError(_revision_text(revision))
+        _check_revision(conn)
         if role:
             _check_role(conn, role)
         if cast("Any", conn.execute("select pg_is_in_recovery()").fetchone())[0]:
@@ -91,10 +100,12 @@ def read_installation(
         raise SetupError("The database holds no installation; run `tickrail migrate`.")
     found = Installation(*row, *[waits])
     if partitions is not None and partitions != found.partitions:
-        raise SetupError(
-            f"This installation has {found.partitions} partitions and the setting says"
-            f" {partitions}: set TICKRAIL_PARTITIONS to {found.partitions}, or leave it out."
+        problem = Problem(
+            "TICKRAIL_PARTITIONS",
+            f"is {partitions}, and this installation has {found.partitions}",
+            f"{found.partitions}; or leave it out",
         )
+        raise SettingsError("The number of partitions is another one.", (problem,))
     return found
 
 
@@ -137,7 +148,7 @@ def check_version(conn: psycopg.Connection[Any]) -> int:
 
 
 def waits_for_standby(at: psycopg.Connection[Any] | Cursor) -> bool:
-    """Whether commits of this session wait until a standby has them.
+    """Whether commits on this connection wait until a standby has them.
 
     By the server's settings, which say what is promised and which everybody may read; who streams
     at this moment is shown to monitoring roles alone.
@@ -164,14 +175,31 @@ def queue_kinds(settings: DatabaseSettings, queues: Sequence[str]) -> dict[str, 
         return {str(name): [str(kind) for kind in kinds] for name, kinds in rows}
 
 
-def _revision_text(revision: str | None) -> str:
+def _check_revision(conn: psycopg.Connection[Any]) -> None:
+    """Refuse a schema that is older than this version, or that a later one has changed too much.
+
+    A later schema that only adds is no reason to refuse: while a new version is rolled out, the
+    processes of the one before may start again.
+    """
+    revision = read_revision(conn)
+    known = revisions()
+    if revision in known[known.index(needed()) :]:
+        return
     if revision is None:
-        return "The database has no schema yet: run `tickrail migrate` with the owner's connection."
-    if revision in revisions():
-        return (
-            f"The schema is at {revision} and this version needs {head()}: run `tickrail migrate`."
+        raise SetupError(
+            "The database has no schema yet: run `tickrail migrate` with the owner's connection."
         )
-    return f"The schema is at {revision}, which is newer than this version knows: update Tickrail."
+    if revision in known:
+        raise SetupError(
+            f"The schema is at {revision} and this version needs {needed()}:"
+            " run `tickrail migrate`."
+        )
+    row = conn.execute("select compatible from installation").fetchone()
+    if row is not None and row[0] not in known:
+        raise SetupError(
+            f"The schema is at {revision}, which only versions that know {row[0]} may use; this"
+            f" version knows up to {head()}: update Tickrail."
+        )
 
 
 def read_revision(conn: psycopg.Connection[Any]) -> str | None:

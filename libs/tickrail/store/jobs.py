@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from psycopg import errors as pg
@@ -13,6 +13,7 @@ from sqlalchemy import (
     Text,
     Uuid,
     bindparam,
+    case,
     delete,
     literal_column,
     null,
@@ -29,10 +30,13 @@ from tickrail.core.definition import Definition
 from tickrail.core.errors import NameTakenError
 from tickrail.core.ids import JobId, Partition
 from tickrail.core.job_filter import JobFilter, JobState
-from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun
+from tickrail.core.lint import HERD
+from tickrail.core.ports_api import JobRecord, JobRef, JobVersion, SkippedRun
 from tickrail.core.records import LaunchRecord, Page, PageRequest, Position
 from tickrail.store.launches import LAUNCH_COLUMNS, launch_record, make_days, tagged
-from tickrail.store.tables import INSTANT, NAME, job_tags, job_versions, jobs, launches, skips
+from tickrail.store.queries import load, rows_text
+from tickrail.store.schema import INSTANT, NAME
+from tickrail.store.tables import job_tags, job_versions, jobs, launches, skips
 from tickrail.store.tenancy import TenantTransaction
 
 _J = jobs.c
@@ -56,6 +60,15 @@ _SELECT = (
 # Written out, not a parameter: only so does a prepared statement match the partial index.
 _LIVE = _J.state != literal_column("'deleted'", Text)
 
+_DELETED = _J.state == literal_column("'deleted'", Text)
+_VERSION = (
+    job_versions.c.version,
+    job_versions.c.definition,
+    job_versions.c.created_at,
+    job_versions.c.created_by,
+)
+
+_INSERT_MANY: Final = load("border")["insert_jobs"]
 _WAITING = text("select count_waiting(:at, :most)")
 
 
@@ -64,6 +77,7 @@ class JobTable:
 
     def __init__(self, tx: TenantTransaction) -> None:
         self._tx = tx
+        self._waiting: dict[tuple[datetime, int], int] = {}
 
     def find(self, ref: JobRef, *, lock: bool = False) -> JobRecord | None:
         """The job, deleted ones by id only; `lock` holds its row until the transaction ends."""
@@ -77,38 +91,68 @@ class JobTable:
         row = self._tx.execute(_SELECT.where(*where)).one_or_none()
         return None if row is None else _record(row)
 
-    def find_deleted(self, name: str) -> JobRecord | None:
-        """The deleted job of this name that was deleted last."""
-        row = self._tx.execute(
-            _SELECT.where(_J.name == name, _J.state == JobState.DELETED)
-            .order_by(_J.deleted_at.desc())
+    def find_deleted(self, name: str, *, lock: bool = False) -> JobRecord | None:
+        """The deleted job of this name that was deleted last; `lock` as for `find`."""
+        found = self._tx.execute(
+            select(_J.id)
+            .where(_J.name == name, _DELETED)
+            .order_by(_J.deleted_at.desc(), _J.id.desc())
             .limit(1)
-        ).one_or_none()
-        return None if row is None else _record(row)
+        ).scalar_one_or_none()
+        return None if found is None else self.find(JobId(found), lock=lock)
 
     def insert(self, job: JobRecord, definition: Definition, actor: str) -> bool:
         """Insert a job with its first version and tags; False: a live job has the name."""
-        made = self._tx.execute(
-            insert(jobs)
-            .values(
-                id=job.id,
-                tenant_id=self._tx.tenant,
-                name=job.name,
-                partition=job.partition,
-                version=job.version,
-                state=job.state.value,
-                next_run_at=job.next_run_at,
-                last_slot_at=job.last_slot_at,
-                plan=definition.plan_document(),
-                paused=_json(job.paused),
-            )
-            .on_conflict_do_nothing(index_elements=[_J.tenant_id, _J.name], index_where=_LIVE)
-            .returning(_J.id)
-        ).one_or_none()
-        if made is None:
-            return False
-        self._write_version(job, definition, actor)
-        return True
+        found = self._insert([(job, definition)], actor, HERD)
+        if job.id in found and job.next_run_at is not None:
+            there = (found[job.id] or 0) + (job.state is JobState.ACTIVE)
+            self._waiting[job.next_run_at, HERD] = min(HERD, there)
+        return job.id in found
+
+    def taken(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of the names that live jobs have."""
+        if not names:
+            return []
+        return self._tx.execute(select(_J.name).where(_J.name.in_(names), _LIVE)).scalars().all()
+
+    def insert_many(
+        self, made: Sequence[tuple[JobRecord, Definition]], actor: str
+    ) -> frozenset[JobId]:
+        """Insert jobs with their first versions and tags; those whose names were free."""
+        return frozenset(self._insert(made, actor))
+
+    def _insert(
+        self, made: Sequence[tuple[JobRecord, Definition]], actor: str, most: int = 0
+    ) -> Mapping[JobId, int | None]:
+        """Those inserted, each with how many others wait for its instant, counted up to `most`."""
+        if not made:
+            return {}
+        rows = [
+            {
+                "id": job.id,
+                "name": job.name,
+                "partition": job.partition,
+                "state": job.state.value,
+                "next_run_at": job.next_run_at,
+                "last_slot_at": job.last_slot_at,
+                "plan": job.plan,
+                "paused": job.paused,
+                "definition": job.definition,
+                "defined_at": job.defined_at,
+                "tags": dict(definition.tags),
+                "expect": _seconds(_every(definition)),
+            }
+            for job, definition in made
+        ]
+        # One document: arrays of the driver are written element by element, in Python.
+        given = {
+            "tenant": self._tx.tenant,
+            "actor": actor,
+            "most": most,
+            "jobs": rows_text(rows),
+        }
+        found = self._tx.execute_plainly((_INSERT_MANY, given))
+        return {JobId(job): there for job, there in found}
 
     def replace(self, job: JobRecord, definition: Definition, actor: str) -> None:
         """Write a new version and what follows from it; the row is locked by the caller.
@@ -126,11 +170,12 @@ class JobTable:
                     state=job.state.value,
                     next_run_at=job.next_run_at,
                     last_slot_at=job.last_slot_at,
-                    plan=definition.plan_document(),
+                    plan=dict(job.plan),
                     awaits=job.awaits,
                     catch_up=_json(job.catch_up),
                     error=None,
                     updated_at=self._tx.now,
+                    **_expecting(definition, self._tx.now),
                 )
             )
         except IntegrityError as e:
@@ -175,6 +220,10 @@ class JobTable:
                 catch_up=_json(job.catch_up),
                 awaits=job.awaits,
                 updated_at=self._tx.now,
+                # One that goes on counts failures anew.
+                failures_from=_J.failures_from
+                if job.state is JobState.PAUSED
+                else case((_J.state == JobState.PAUSED, self._tx.now), else_=_J.failures_from),
                 deleted_at=self._tx.now if job.state is JobState.DELETED else None,
             )
         )
@@ -187,6 +236,21 @@ class JobTable:
             )
         ).scalar_one_or_none()
         return found
+
+    def version(self, job: JobId, version: int) -> JobVersion | None:
+        """A saved definition."""
+        row = self._tx.execute(
+            select(*_VERSION).where(job_versions.c.job_id == job, job_versions.c.version == version)
+        ).one_or_none()
+        return None if row is None else _version(row)
+
+    def versions(self, job: JobId, before: int | None, limit: int) -> Sequence[JobVersion]:
+        """Saved definitions, the newest first; those below `before`."""
+        statement = select(*_VERSION).where(job_versions.c.job_id == job)
+        if before is not None:
+            statement = statement.where(job_versions.c.version < before)
+        rows = self._tx.execute(statement.order_by(job_versions.c.version.desc()).limit(limit))
+        return [_version(row) for row in rows]
 
     def page(self, where: JobFilter, page: PageRequest) -> Page[JobRecord]:
         """Jobs in order of (created_at, id) or (name, id)."""
@@ -209,6 +273,9 @@ class JobTable:
 
     def waiting_at(self, at: datetime, most: int) -> int:
         """How many active jobs wait for this very instant, counted up to `most`."""
+        known = self._waiting.get((at, most))
+        if known is not None:  # a job was inserted: what it found there and itself
+            return known
         found: int = self._tx.execute(_WAITING, {"at": at, "most": most}).scalar_one()
         return found
 
@@ -253,6 +320,28 @@ class JobTable:
         return [SkippedRun(r.reason, r.scheduled_at, r.last_at, r[3]) for r in rows]
 
 
+def _every(definition: Definition) -> timedelta | None:
+    wanted = definition.on_failures
+    return None if wanted is None else wanted.expect_success_every
+
+
+def _seconds(every: timedelta | None) -> float | None:
+    return None if every is None else every.total_seconds()
+
+
+def _expecting(definition: Definition, now: datetime) -> dict[str, Any]:
+    """When the watchdog looks for a success next: a changed expectation counts anew, from now."""
+    every = _every(definition)
+    changed = _J.expect_success_every.is_distinct_from(every)
+    return {
+        "expect_success_every": every,
+        "success_due_at": case(
+            (changed, None if every is None else now + every), else_=_J.success_due_at
+        ),
+        "silent_since": case((changed, None), else_=_J.silent_since),
+    }
+
+
 def _json(value: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - a value for a jsonb column
     return null() if value is None else dict(value)
 
@@ -260,12 +349,29 @@ def _json(value: Mapping[str, Any] | None) -> Any:  # noqa: ANN401 - a value for
 def job_conditions(where: JobFilter) -> list[Any]:
     """Conditions: the job is one of the filter's."""
     found: list[Any] = tagged(_J.id, where.tags)
-    found.append(_J.state.in_([s.value for s in where.states]) if where.states else _LIVE)
+    if where.states:
+        found.append(_J.state.in_([s.value for s in where.states]))
+    if JobState.DELETED not in where.states:
+        found.append(_LIVE)
+    elif set(where.states) == {JobState.DELETED}:
+        found.append(_DELETED)
     if where.name_prefix is not None:
         found.append(_J.name.op("^@")(where.name_prefix))
     if where.queue is not None:
         found.append(_J.plan["queue"].astext == where.queue)
+    for column, since, until in (
+        (_J.created_at, where.since, where.until),
+        (_J.updated_at, where.updated_since, where.updated_until),
+    ):
+        if since is not None:
+            found.append(column >= since)
+        if until is not None:
+            found.append(column < until)
     return found
+
+
+def _version(row: Any) -> JobVersion:  # noqa: ANN401 - a row of `_VERSION`
+    return JobVersion(row.version, row.definition, row.created_at, row.created_by)
 
 
 class _Last:
@@ -300,4 +406,6 @@ def _record(row: Any) -> JobRecord:  # noqa: ANN401 - a row of `_SELECT`
         skip_next=row.job_skip_next,
         catch_up=row.job_catch_up,
         awaits=row.job_awaits,
+        deleted_at=row.job_deleted_at,
+        silent_since=row.job_silent_since,
     )

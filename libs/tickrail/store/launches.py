@@ -37,7 +37,8 @@ from tickrail.core.ports_api import (
 from tickrail.core.records import LaunchRecord, Page, PageRequest, Position
 from tickrail.core.states import PHASE, RETRYING, State
 from tickrail.store.queries import load
-from tickrail.store.tables import INSTANT, attempts, job_tags, jobs, launches
+from tickrail.store.schema import INSTANT
+from tickrail.store.tables import attempts, job_tags, jobs, launches
 from tickrail.store.tenancy import TenantTransaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -124,14 +125,15 @@ class LaunchTable:
     def __init__(self, tx: TenantTransaction) -> None:
         self._tx = tx
 
-    def find(self, launch: LaunchId) -> LaunchRecord | None:
-        """The launch; its id names the day that holds it."""
+    def find(self, launch: LaunchId, *, lock: bool = False) -> LaunchRecord | None:
+        """The launch, whose id names the day that holds it; `lock` holds its row."""
         at = slot_in(launch)
         if at is None:
             return None
-        row: Any = self._tx.execute(
-            _select().where(_L.scheduled_at == at, _L.id == launch)
-        ).one_or_none()
+        found = _select().where(_L.scheduled_at == at, _L.id == launch)
+        if lock:
+            found = found.with_for_update(of=launches, key_share=True)
+        row: Any = self._tx.execute(found).one_or_none()
         return None if row is None else launch_record(row, row.job_name)
 
     def payload_of(self, launch: LaunchId) -> tuple[bool, Any]:
@@ -232,6 +234,7 @@ class LaunchTable:
                 concurrency_key=plan.concurrency and plan.concurrency.key,
                 concurrency_limit=plan.concurrency and plan.concurrency.limit,
                 payload=launch.payload if launch.has_payload else null(),
+                trace=launch.trace,
             )
             .returning(*LAUNCH_COLUMNS)
         ).one()

@@ -31,7 +31,8 @@ from tickrail.core.ports_letters import LetterPlace, LetterRecord, Redriven
 from tickrail.core.records import LaunchRecord, Page, PageRequest, Position
 from tickrail.core.states import PHASE, State
 from tickrail.store.launches import LAUNCH_COLUMNS, launch_record, slot_in, tagged
-from tickrail.store.tables import INSTANT, NAME, jobs, launches, undecodable
+from tickrail.store.schema import INSTANT, NAME
+from tickrail.store.tables import jobs, launches, undecodable
 from tickrail.store.tenancy import BaseTransaction, TenantTransaction
 
 _L = launches.c

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 from psycopg import sql
 from sqlalchemy import create_engine, pool
 
@@ -18,11 +17,16 @@ from tickrail.core.zones import TZDATA_VERSION
 from tickrail.store.errors import border
 from tickrail.store.installation import (
     check_version,
+    needed,
     read_revision,
+    revisions,
 )
 
 _LOCK = 0x7469636B7261696C
 DEFAULT_PARTITIONS = 64
+Half = Literal["pre", "post"]
+"""What only adds, run before any process of a new version; what takes away, run after the last
+process of the version before."""
 
 
 def alembic_config() -> Config:
@@ -39,8 +43,9 @@ def migrate(
     kafka_partitions: int | None = None,
     days_behind: int = 1,
     days_ahead: int = 3,
+    half: Half | None = None,
 ) -> list[str]:
-    """Bring the schema to the newest revision; the revisions that were applied.
+    """Bring the schema to the newest revision, or to the end of one half; what was applied.
 
     Creates the installation's row and the fence rows on an empty database. Two migrations at once
     wait for each other.
@@ -53,10 +58,11 @@ def migrate(
             stored; on an empty database 16, or P where that is smaller.
         days_behind: days of history made behind today.
         days_ahead: and ahead of it.
+        half: of the revisions, for an upgrade under load; None: all of them.
 
     Raises:
         SetupError: the server is too old, the schema is newer than this version, P or K
-            differs from what is stored, or K does not divide P.
+            differs from what is stored, K does not divide P, or a half cannot be run by itself.
     """
 
     def connect() -> psycopg.Connection[Any]:
@@ -67,8 +73,10 @@ def migrate(
         config = alembic_config()
         with _sqlalchemy_border(), engine.connect() as connection:
             before = _revision(url)
+            pending = pending_of(revisions(), before, half)
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if pending:
+                command.upgrade(config, pending[-1])
             connection.commit()
         with psycopg.connect(url, connect_timeout=5) as conn:
             check_version(conn)
@@ -82,8 +90,45 @@ def migrate(
                 "select make_day(current_date + n) from generate_series(%s::int, %s::int) n",
                 [-days_behind, days_ahead],
             )
-    script = ScriptDirectory.from_config(alembic_config())
-    return [r.revision for r in script.iterate_revisions("head", before or "base")][::-1]
+    return list(pending)
+
+
+def pending_of(known: Sequence[str], at: str | None, half: Half | None) -> Sequence[str]:
+    """The revisions that are to be applied, oldest first.
+
+    Args:
+        known: those of this version, oldest first.
+        at: the schema's; None: there is none yet.
+        half: which are wanted; None: all.
+
+    Raises:
+        SetupError: the schema is newer than this version; or the first half would have to run
+            through a revision that takes away what the version before still uses; or the second
+            is asked for before the first.
+    """
+    if at is not None and at not in known:
+        raise SetupError(
+            f"The schema is at {at}, and this version knows up to {known[-1]}: update Tickrail."
+        )
+    done = 0 if at is None else known.index(at) + 1
+    middle = max(done, known.index(needed(known)) + 1)
+    if half == "post":
+        if done < middle:
+            raise SetupError(
+                f"The schema is at {at or 'nothing'}: run `tickrail migrate --half pre`, and let"
+                " every process be of this version, before `--half post`."
+            )
+        return known[done:]
+    if half == "pre":
+        between = [r for r in known[done:middle] if r.endswith("_post")]
+        if at is not None and between:
+            raise SetupError(
+                f"{between[0]} lies between the schema ({at}) and {known[middle - 1]} and takes"
+                " away what processes that run now may use: upgrade to the version in between"
+                " first, or stop all processes and run `tickrail migrate` without --half."
+            )
+        return known[done:middle]
+    return known[done:]
 
 
 def _agree(conn: psycopg.Connection[Any], partitions: int | None, kafka: int | None) -> int:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from psycopg import errors as pg
 
+from tickrail.core.clock import Clock
 from tickrail.core.ids import JobId, LaunchId, Partition, TenantId
 from tickrail.core.limits import Scope
 from tickrail.core.ports import (
@@ -42,18 +43,22 @@ from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
 from tickrail.store.backfill_pass import BackfillPass
 from tickrail.store.calendar_reader import CalendarReader
-from tickrail.store.days import DayKeeper
+from tickrail.store.days import DayKeeper, days_before, drop_day
+from tickrail.store.failures import follow_up, hold_jobs
 from tickrail.store.fence import hold_fence
-from tickrail.store.launch_rows import launch_columns
+from tickrail.store.launch_quotas import count_launches, hold_quotas
+from tickrail.store.launch_rows import write_planned
 from tickrail.store.limits import OwnerLimits, are_limits, drop_stale, leave, loads
 from tickrail.store.queries import load
 from tickrail.store.session import Cursor, DatabaseSettings, Session
-from tickrail.store.worker import EndRow, end_attempts, settle
+from tickrail.store.worker import end_attempts, lost_end, settle
 from tickrail.store.zone_data import PostgresZoneData
 
 _SQL = load("owner")
 _FAR_PAST = datetime(1, 1, 2, tzinfo=UTC)
 _SINCE_TTL = timedelta(seconds=5)
+_BUSY = timedelta(milliseconds=20)
+"""After so long it is looked again whether another transaction still holds a tenant's quotas."""
 
 
 def owner_settings(settings: DatabaseSettings) -> DatabaseSettings:
@@ -67,6 +72,7 @@ class PostgresOwnerStore:
     def __init__(
         self,
         settings: DatabaseSettings,
+        clock: Clock,
         *,
         history_days: int = 30,
         written: Callable[[str], None] = lambda _: None,
@@ -75,17 +81,21 @@ class PostgresOwnerStore:
 
         Args:
             settings: the engine role's.
+            clock: makes the ids of audit entries.
             history_days: how far back a slot may lie and still be recorded.
             written: called in the transaction of `tick` and `mark_queued`, with this name, when
                 everything is written and nothing is committed.
         """
         self._written = written
+        self._clock = clock
         self._session = Session(owner_settings(settings))
         self.zone_data = PostgresZoneData(self._session)
         self._history = timedelta(days=history_days)
         self._days = DayKeeper()
         self._calendars = CalendarReader()
-        self._backfills = BackfillPass(self._session, self._days, self._calendars, self._history)
+        self._backfills = BackfillPass(
+            self._session, clock, self._days, self._calendars, self._history
+        )
         self._limits = OwnerLimits()
         self._since = _FAR_PAST
         self._since_read: datetime | None = None
@@ -111,8 +121,9 @@ class PostgresOwnerStore:
                 if not jobs:
                     return Ticked(now=now, next_due=_next_due(cursor, partitions))
                 result = self._plan_and_write(cursor, owned, jobs, planner, now)
-                full = result.full or len(jobs) >= limit
-                following = now if full else _next_due(cursor, partitions)
+                idle = result.next_due is not None and not result.jobs
+                full = result.full or (len(jobs) >= limit and not idle)
+                following = now if full else result.next_due or _next_due(cursor, partitions)
                 self._written("tick")
         except pg.CheckViolation as e:
             raise self._days.missing(e) from e
@@ -131,7 +142,8 @@ class PostgresOwnerStore:
         rows: Sequence[Any] = cursor.execute(_SQL["due_jobs"], keys).fetchall()
         if len(rows) >= limit:
             share = in_turns(limit)
-            keys |= {"limit": share, "look": max(20, 2 * share // len(partitions))}
+            part = -(-share // len(partitions))
+            keys |= {"limit": share, "look": max(20, 2 * part), "each": part}
             turns: Sequence[Any] = cursor.execute(_SQL["due_in_turns"], keys).fetchall()
             taken = {row[0] for row in turns}
             rows = [*turns, *(row for row in rows if row[0] not in taken)][:limit]
@@ -179,7 +191,8 @@ class PostgresOwnerStore:
         self, cursor: Cursor, owned: Owned, jobs: Sequence[DueJob], planner: Planner, now: datetime
     ) -> Ticked:
         held, fence = hold_fence(cursor, owned, (j.partition for j in jobs))
-        mine = [j for j in jobs if j.partition in held]
+        quotas = hold_quotas(cursor, {j.tenant for j in jobs if j.partition in held}, now)
+        mine = [j for j in jobs if j.partition in held and j.tenant not in quotas.busy]
         asked = [j.id for j in mine if planner.needs_open(j)]
         opened: dict[JobId, OpenCount] = {}
         if asked:
@@ -187,8 +200,8 @@ class PostgresOwnerStore:
             opened = {r[0]: OpenCount(*r[1:]) for r in cast("Any", rows)}
         oldest = now - self._history
         known = self._calendars.read(cursor, mine, planner)
-        planned = planner.plan(mine, opened, known, now, oldest)
-        inserted, existed = self._write(cursor, owned, planned, oldest)
+        planned = planner.plan(mine, opened, known, now, oldest, quotas.rooms)
+        inserted, existed, made = self._write(cursor, owned, planned, oldest)
         skipped: Counter[str] = Counter()
         for p in planned:
             for s in p.decision.skipped:
@@ -201,62 +214,26 @@ class PostgresOwnerStore:
             skipped=skipped,
             errors=sum(p.error is not None for p in planned),
             full=len(planned) < len(mine),
+            next_due=now + _BUSY if quotas.busy else None,
             fence=fence,
+            reached=count_launches(cursor, self._clock, quotas, made),
         )
 
     def _write(
         self, cursor: Cursor, owned: Owned, planned: Sequence[Planned], oldest: datetime
-    ) -> tuple[list[Publication], int]:
-        """Everything that a batch of decisions says, in the order of the locks."""
-        cancel = [p.job.id for p in planned if p.decision.cancel_open]
-        terminate = [p.job.id for p in planned if p.decision.terminate_open]
-        if cancel and terminate:
-            cursor.execute(_SQL["lock_open"], {"jobs": cancel + terminate})
-        for name, ids in (("cancel_open", cancel), ("terminate_open", terminate)):
-            if ids:
-                cursor.execute(_SQL[name], {"jobs": ids})
+    ) -> tuple[list[Publication], int, Counter[TenantId]]:
+        fresh = write_planned(cursor, self._days, owned, planned, oldest)
         pairs = [(p.job, n) for p in planned for n in p.launches]
-        skips = [(p.job, s) for p in planned for s in p.decision.skipped]
-        self._days.ensure(
-            cursor, [n.scheduled_at for _, n in pairs] + [max(s.first, oldest) for _, s in skips]
-        )
-        fresh: set[LaunchId] = set()
-        if pairs:
-            rows = cursor.execute(_SQL["insert_launches"], launch_columns(owned, pairs)).fetchall()
-            fresh = {cast("LaunchId", r[0]) for r in rows}
-        if skips:
-            cursor.execute(
-                _SQL["insert_skips"],
-                {
-                    "job_id": [j.id for j, _ in skips],
-                    "first": [max(s.first, oldest) for _, s in skips],
-                    "last": [max(s.last, oldest) for _, s in skips],
-                    "tenant_id": [j.tenant for j, _ in skips],
-                    "count": [s.count for _, s in skips],
-                    "reason": [s.reason.value for _, s in skips],
-                },
-            )
-        if planned:
-            cursor.execute(
-                _SQL["move_jobs"],
-                {
-                    "id": [p.job.id for p in planned],
-                    "next_run_at": [p.decision.wake_at for p in planned],
-                    "last_slot": [p.decision.last_slot for p in planned],
-                    "launched": [len(p.launches) for p in planned],
-                    "error": [p.error for p in planned],
-                    "awaits": [p.decision.awaits for p in planned],
-                    "by_hand": [p.decision.by_hand for p in planned],
-                },
-            )
         inserted = [
             Publication(
-                n.id, n.scheduled_at, j.id, j.tenant, j.partition, n.queue, n.priority, 1, n.due_at
+                n.id, n.scheduled_at, j.id, j.tenant, j.partition, n.queue, n.priority, 1,
+                n.due_at, trace=n.trace,
             )
             for j, n in pairs
             if n.id in fresh and n.state is State.DUE
-        ]
-        return inserted, len(pairs) - len(fresh)
+        ]  # fmt: skip
+        made = Counter(j.tenant for j, n in pairs if n.id in fresh)
+        return inserted, len(pairs) - len(fresh), made
 
     def backfill(self, owned: Owned, limit: int, planner: BackfillPlanner) -> Backfilled:
         """Carry on up to `limit` running backfills, in one transaction."""
@@ -318,9 +295,11 @@ class PostgresOwnerStore:
     def _mark(
         self, owned: Owned, what: Sequence[Publication], statement: str, reason: str = ""
     ) -> Marked:
+        dying = [(p.id, p.scheduled_at) for p in what] if reason else []
         with self._session.transaction() as cursor:
+            concerned = hold_jobs(cursor, dying, wait=False)
             held, fence = hold_fence(cursor, owned, (p.partition for p in what))
-            mine = [p for p in what if p.partition in held]
+            mine = [p for p in what if p.partition in held and p.id not in concerned.busy]
             if not mine:
                 return Marked(0, fence)
             cursor.execute(
@@ -334,13 +313,19 @@ class PostgresOwnerStore:
                 },
             )
             marked = cursor.rowcount
+            if reason:
+                dead = {row[0]: State.DEAD for row in cast("Any", cursor.fetchall())}
+                follow_up(cursor, self._clock, concerned, dead)
             self._written(statement)
             return Marked(marked, fence)
 
     # --- housekeeping ---------------------------------------------------------------------------
 
     def sweep(self, owned: Owned, lost_after: timedelta, limit: int) -> Swept:
-        """What time alone makes due: lost messages, start deadlines, held launches."""
+        """What time alone makes due: lost messages, start deadlines, held launches.
+
+        And what nobody waits for: launches of tenants that were deleted.
+        """
         moved: dict[str, int] = {}
         with self._session.transaction() as cursor:
             since = self._look_back(cursor, _now(cursor))
@@ -350,6 +335,8 @@ class PostgresOwnerStore:
                 cursor.execute(_SQL["jobs_to_release"], keys).fetchall(),
             )
             held, fence = hold_fence(cursor, owned, owned)
+            cursor.execute(_SQL["cancel_deleted"], {**keys, "partitions": list(held)})
+            moved["cancelled"] = cursor.rowcount
             release = [job for job, partition in jobs if partition in held]
             if release:
                 cursor.execute(_SQL["release_held"], {"jobs": release})
@@ -371,28 +358,20 @@ class PostgresOwnerStore:
             lost = [LostClaim(*cast("Any", row)) for row in rows]
             if not lost:
                 return Swept()
+            verdicts = {c.id: decide(c) for c in lost}
+            dying = [(c.id, c.scheduled_at) for c in lost if verdicts[c.id].dlq_owed]
+            concerned = hold_jobs(cursor, dying, wait=False)
             held, fence = hold_fence(cursor, owned, (c.partition for c in lost))
             ends = [
-                EndRow(
-                    c.id,
-                    c.scheduled_at,
-                    c.claim,
-                    c.expires_at,
-                    decide(c),
-                    "worker_lost",
-                    False,
-                    None,
-                    f"worker {c.worker} did not extend its claim",
-                    "",
-                    '{"outcome":"worker_lost"}',
-                )
+                lost_end(c, verdicts[c.id])
                 for c in lost
-                if c.partition in held
+                if c.partition in held and c.id not in concerned.busy
             ]
             keys = {"id": [e.id for e in ends], "scheduled_at": [e.scheduled_at for e in ends]}
             free = {row[0] for row in cursor.execute(_SQL["lock_lost"], keys)}
             states = end_attempts(cursor, [e for e in ends if e.id in free])
             leave(cursor, [(e.id, e.scheduled_at) for e in ends if e.id in states])
+            follow_up(cursor, self._clock, concerned, states)
         return Swept(Counter(state.value for state in states.values()), fence)
 
     def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:
@@ -428,28 +407,16 @@ class PostgresOwnerStore:
     def drop_days(self) -> int:
         """Drop the days before the history's horizon that hold nothing open; how many.
 
-        Answers kept for repeated requests go after a day, too, backfills and operations that have
-        ended with the days.
+        Places and waits under limits that are over are forgotten, too.
         """
+        with self._session.transaction() as cursor:
+            old = days_before(cursor, (_now(cursor) - self._history).date())
         dropped = 0
-        with self._session.transaction() as cursor:
-            horizon = (_now(cursor) - self._history).date()
-            row = cursor.execute("select oldest_day()").fetchone()
-            day = cast("Any", row)[0] if row else None
-            while day is not None and day < horizon:
-                done = cursor.execute("select drop_day(%s)", [day]).fetchone()
-                dropped += bool(done and done[0])
-                day += timedelta(days=1)
+        for day in old:
+            # Each by itself: a drop locks the whole history until its transaction ends.
+            with self._session.transaction() as cursor:
+                dropped += drop_day(cursor, day)
         self._days.forget()
-        with self._session.transaction() as cursor:
-            # Answers are kept for a day for the sake of repeated requests.
-            cursor.execute(
-                "delete from idempotency_keys where created_at < now() - interval '24 hours'"
-            )
-            ended = [self._history]
-            cursor.execute("delete from undecodable where at < now() - %s", ended)
-            cursor.execute("delete from backfills where finished_at < now() - %s", ended)
-            cursor.execute("delete from operations where finished_at < now() - %s", ended)
         with self._session.transaction() as cursor:
             drop_stale(cursor)
         return dropped

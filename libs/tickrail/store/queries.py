@@ -7,9 +7,12 @@ statement does. Text from users never becomes part of a statement.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString
+from typing import Any, LiteralString
+
+import orjson
 
 _BLOCK = re.compile(
     r"^-- name: (?P<name>[a-z_]+)\n(?P<body>.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL
@@ -34,3 +37,13 @@ def load(file: str) -> dict[str, LiteralString]:
         lines = [line for line in body.splitlines() if not line.startswith("--")]
         found[name] = "\n".join(lines).strip()
     return found
+
+
+def json_text(value: Mapping[str, Any] | None) -> str | None:
+    """A document as one value of an array of texts, for a statement that writes many rows."""
+    return None if value is None else orjson.dumps(value).decode()
+
+
+def rows_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as one document, for a statement that writes many of them."""
+    return orjson.dumps(rows).decode()

@@ -22,8 +22,10 @@ from sqlalchemy.dialects.postgresql import insert
 from tickrail.core.ids import TenantId
 from tickrail.core.limits import INSTALLATION, QUEUE, TENANT, Rate, Scope
 from tickrail.core.queues import Limits, QueueDraft, TenantDraft
-from tickrail.store.tables import launches, limits, queues, tenants
+from tickrail.store.quotas import write_amounts
+from tickrail.store.tables import launches, limits, queues
 from tickrail.store.tenancy import BaseTransaction
+from tickrail.store.tenant_tables import tenants
 
 _Q, _L, _T = queues.c, limits.c, tenants.c
 _WAKE = text("select pg_notify('tickrail_wake', '')")
@@ -196,12 +198,6 @@ def depth(tx: BaseTransaction, queue: str) -> Mapping[str, int]:
 # --- tenants --------------------------------------------------------------------------------------
 
 
-def tenant_page(tx: BaseTransaction, after: str, limit: int) -> Sequence[Row[Any]]:
-    """Tenants by name, those after `after`; in an operator's transaction."""
-    found = select(tenants).where(_T.name > after).order_by(_T.name).limit(limit)
-    return tx.execute(found).all()
-
-
 def find_tenant_row(tx: BaseTransaction, tenant: TenantId, *, lock: bool = False) -> Row[Any]:
     """A tenant that there is; in an operator's transaction."""
     statement = select(tenants).where(_T.id == tenant)
@@ -226,3 +222,4 @@ def change_tenant(tx: BaseTransaction, tenant: TenantId, draft: TenantDraft) -> 
         )
     )
     set_limits(tx, tenant_scope(tenant), Limits(draft.max_running))
+    write_amounts(tx, tenant, draft.quotas)

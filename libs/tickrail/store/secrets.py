@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Text, bindparam, cast, delete, func, literal_column, select, text
 from sqlalchemy.dialects.postgresql import JSONPATH, insert
 
+from tickrail.core.on_failures import Channel, ChannelKind
 from tickrail.core.secrets import SecretRecord
 from tickrail.store.cipher import SecretCipher
-from tickrail.store.tables import job_versions, jobs, secrets
+from tickrail.store.tables import job_versions, jobs
 from tickrail.store.tenancy import TenantTransaction
+from tickrail.store.tenant_tables import secrets
 
 _S = secrets.c
 _J = jobs.c
@@ -23,11 +25,12 @@ _V = job_versions.c
 _NO_CIPHER = SecretCipher(())
 _PAGE = 200
 _TARGET = _V.definition["target"]
+_NOTIFY = _V.definition["on_failures"]
 _MAY_NAME = func.jsonb_path_exists(
     _TARGET,
     cast(text("'$.**.secret ? (@ == $name)'"), JSONPATH),
     func.jsonb_build_object("name", cast(bindparam("name"), Text)),
-)
+) | func.coalesce(_NOTIFY["notify"].has_key(cast(bindparam("channel"), Text)), False)
 
 
 class SecretTable:
@@ -37,10 +40,12 @@ class SecretTable:
         self._tx = tx
         self._cipher = cipher
 
-    def find(self, name: str, *, lock: bool = False) -> SecretRecord | None:
-        """The secret; `lock` holds its row until the transaction ends."""
+    def find(self, name: str, *, lock: bool = False, change: bool = False) -> SecretRecord | None:
+        """The secret; `lock` and `change` hold its row until the transaction ends."""
         statement = select(_S.name, _S.updated_at).where(_S.name == name)
-        row = self._tx.execute(statement.with_for_update() if lock else statement).one_or_none()
+        if lock or change:
+            statement = statement.with_for_update(key_share=not lock)
+        row = self._tx.execute(statement).one_or_none()
         return None if row is None else SecretRecord(row.name, row.updated_at)
 
     def page(self, after: str, limit: int) -> Sequence[SecretRecord]:
@@ -80,14 +85,14 @@ class SecretTable:
         """Remove a secret; the row is held by the caller."""
         self._tx.execute(delete(secrets).where(_S.name == name))
 
-    def targets_with(self, name: str, after: str) -> Sequence[tuple[str, Mapping[str, object]]]:
-        """Some live jobs, by name and after `after`, that may name it: (name, target document)."""
+    def definitions_with(self, name: str, after: str) -> Sequence[tuple[str, Mapping[str, object]]]:
+        """Some live jobs, by name and after `after`, that may name it: (name, definition)."""
         rows = self._tx.execute(
-            select(_J.name, _TARGET.label("target"))
+            select(_J.name, _TARGET.label("target"), _NOTIFY.label("on_failures"))
             .join(job_versions, (_V.job_id == _J.id) & (_V.version == _J.version))
             .where(_J.state != literal_column("'deleted'"), _J.name > after, _MAY_NAME)
             .order_by(_J.name)
             .limit(_PAGE),
-            {"name": name},
+            {"name": name, "channel": str(Channel(ChannelKind.WEBHOOK, name))},
         )
-        return [(r.name, r.target) for r in rows]
+        return [(r.name, {"target": r.target, "on_failures": r.on_failures}) for r in rows]

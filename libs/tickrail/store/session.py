@@ -8,10 +8,10 @@ no longer answers although the connection stands: the server's own timeouts cann
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 import orjson
 import psycopg
@@ -165,14 +165,29 @@ class Session:
             UnavailableError: no connection, or it was lost; whether a commit took place is unknown.
             SetupError: the schema or the role's rights are not as needed.
         """
+        with self._used() as conn, conn.transaction(), conn.cursor() as cursor:
+            yield cursor
+
+    @contextmanager
+    def statement(self) -> Iterator[Cursor]:
+        """For one statement, which is a transaction by itself: one round trip, and not three.
+
+        Raises:
+            UnavailableError: as for `transaction`.
+            SetupError: as for `transaction`.
+        """
+        with self._used() as conn, conn.cursor() as cursor:
+            yield cursor
+
+    @contextmanager
+    def _used(self) -> Iterator[Connection]:
         with self._lock:
             before, conn = self._conn, self._open()
             try:
                 if conn is not before and self._on_open is not None:
                     with conn.transaction(), conn.cursor() as cursor:
                         self._on_open(cursor)
-                with conn.transaction(), conn.cursor() as cursor:
-                    yield cursor
+                yield conn
             except pg.CheckViolation:
                 raise
             except psycopg.Error as e:
@@ -187,7 +202,7 @@ class Session:
         if self._conn is not None and (self._conn.closed or self._conn.broken):
             self._drop()
         if self._conn is None:
-            self._conn = connect(self._settings)
+            self._conn = connect(self._settings, autocommit=True)
         return self._conn
 
     def _drop(self) -> None:
@@ -232,6 +247,30 @@ class SessionPool:
             with self._ready:
                 self._free.append(session)
                 self._ready.notify()
+
+    def read(
+        self, query: LiteralString, parameters: Mapping[str, Any], timeout: float = 30.0
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one statement that only reads.
+
+        A connection that died while it lay in the pool costs nothing: all of them are thrown away
+        then, and a new one is tried.
+
+        Raises:
+            UnavailableError: as for `transaction`.
+        """
+        for last in (False, True):
+            try:
+                with self.transaction(timeout) as cursor:
+                    found: list[tuple[Any, ...]] = cursor.execute(query, parameters).fetchall()
+                    return found
+            except UnavailableError as e:
+                if last or not isinstance(e.__cause__, pg.OperationalError):
+                    raise
+                if isinstance(e.__cause__, pg.QueryCanceled | pg.ConnectionTimeout):
+                    raise  # it lives, and is slow
+                self._renew()
+        raise AssertionError  # the second try returns or raises
 
     def _renew(self) -> None:
         with self._ready:

@@ -1,4 +1,4 @@
-"""The tables, as the API's statements name them.
+"""The tables of work, as statements name them: jobs and their launches, queues, limits, workers.
 
 The migrations are what makes the schema; a drift test holds this file to it. Row security adds the
 tenant to every statement: nothing here or beside it filters by tenant.
@@ -13,25 +13,20 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     SmallInteger,
     Table,
     Text,
-    UniqueConstraint,
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 
-metadata = MetaData()
-
-INSTANT = DateTime(timezone=True)
-NAME = Text(collation="C")
+from tickrail.store.schema import INSTANT, NAME, metadata
+from tickrail.store.tenant_tables import tenants
 
 attempts = Table(
     "attempts",
@@ -61,6 +56,7 @@ installation = Table(
     Column("generation", Integer, nullable=False, server_default=text("0")),
     Column("tzdata", Text, nullable=False, server_default=text("''::text")),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
+    Column("compatible", Text, nullable=False, server_default=text("'0001_pre'::text")),
 )
 launches = Table(
     "launches",
@@ -101,6 +97,7 @@ launches = Table(
     Column("concurrency_limit", Integer),
     Column("progress", JSONB),
     Column("dead_at", INSTANT),
+    Column("trace", NAME),
 )
 Index(
     "launches_dead",
@@ -260,76 +257,21 @@ skips = Table(
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
 )
 Index("skips_job", skips.c.job_id, skips.c.scheduled_at)
-tenants = Table(
-    "tenants",
-    metadata,
-    Column("id", Uuid, primary_key=True),
-    Column("name", NAME, nullable=False),
-    Column("state", Text, nullable=False, server_default=text("'active'::text")),
-    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
-    Column("version", Integer, nullable=False, server_default=text("1")),
-    Column("weight", SmallInteger, nullable=False, server_default=text("1")),
-    Column("egress", JSONB),
-    Column("kafka_topics", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
-    UniqueConstraint("name", name="tenants_name_key"),
-)
-api_keys = Table(
-    "api_keys",
-    metadata,
-    Column("id", NAME, primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id")),
-    Column("name", Text, nullable=False, server_default=text("''::text")),
-    Column("secret_hash", LargeBinary, nullable=False),
-    Column("scopes", ARRAY(Text), nullable=False),
-    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
-    Column("expires_at", INSTANT),
-    Column("revoked_at", INSTANT),
-    Column("last_used_at", INSTANT),
-)
-Index("api_keys_tenant", api_keys.c.tenant_id, api_keys.c.id)
-audit_log = Table(
-    "audit_log",
-    metadata,
-    Column("id", Uuid, primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id")),
-    Column("at", INSTANT, nullable=False, server_default=text("now()")),
-    Column("actor", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("before", JSONB),
-    Column("after", JSONB),
-    Column("request_id", Text, nullable=False, server_default=text("''::text")),
-    Column("address", Text, nullable=False, server_default=text("''::text")),
-)
-Index("audit_log_tenant", audit_log.c.tenant_id, audit_log.c.at, audit_log.c.id)
 calendars = Table(
     "calendars",
     metadata,
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), primary_key=True),
     Column("name", NAME, primary_key=True),
     Column("version", Integer, nullable=False, server_default=text("1")),
     Column("document", JSONB, nullable=False),
     Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
 )
-idempotency_keys = Table(
-    "idempotency_keys",
-    metadata,
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
-    Column("key", NAME, primary_key=True),
-    Column("fingerprint", LargeBinary, nullable=False),
-    Column("status", Integer),
-    Column("headers", JSONB),
-    Column("body", LargeBinary),
-    Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
-    Column("locked_until", INSTANT),
-)
-Index("idempotency_keys_age", idempotency_keys.c.created_at)
 jobs = Table(
     "jobs",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
     Column("name", NAME, nullable=False),
     Column("partition", SmallInteger, nullable=False),
     Column("version", Integer, nullable=False, server_default=text("1")),
@@ -347,12 +289,20 @@ jobs = Table(
     Column("skip_next", Integer, nullable=False, server_default=text("0")),
     Column("catch_up", JSONB),
     Column("awaits", Boolean, nullable=False, server_default=text("false")),
+    Column("failures_from", INSTANT),
+    Column("expect_success_every", INTERVAL),
+    Column("success_due_at", INSTANT),
+    Column("silent_since", INSTANT),
 )
 Index("jobs_awaiting", jobs.c.partition, postgresql_where=text("awaits"))
+_DELETED = text("(state = 'deleted'::text)")
+Index("jobs_deleted", jobs.c.deleted_at, jobs.c.id, postgresql_where=_DELETED)
+Index("jobs_deleted_name", jobs.c.tenant_id, jobs.c.name, jobs.c.id, postgresql_where=_DELETED)
 Index(
     "jobs_due",
     jobs.c.partition,
     jobs.c.next_run_at,
+    jobs.c.tenant_id,
     postgresql_where=text("((state = 'active'::text) AND (next_run_at IS NOT NULL))"),
 )
 Index(
@@ -368,12 +318,17 @@ Index(
     jobs.c.resume_at,
     postgresql_where=text("(resume_at IS NOT NULL)"),
 )
+Index(
+    "jobs_success_due",
+    jobs.c.success_due_at,
+    postgresql_where=text("(success_due_at IS NOT NULL)"),
+)
 Index("jobs_tenant", jobs.c.tenant_id, jobs.c.created_at, jobs.c.id)
 operations = Table(
     "operations",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
     Column("kind", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("request", JSONB, nullable=False),
@@ -394,20 +349,18 @@ Index(
     operations.c.created_at,
     postgresql_where=text("(state = 'running'::text)"),
 )
-Index("operations_tenant", operations.c.tenant_id, operations.c.created_at, operations.c.id)
-secrets = Table(
-    "secrets",
-    metadata,
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
-    Column("name", NAME, primary_key=True),
-    Column("ciphertext", LargeBinary, nullable=False),
-    Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
+Index(
+    "operations_ended",
+    operations.c.finished_at,
+    operations.c.id,
+    postgresql_where=text("(finished_at IS NOT NULL)"),
 )
+Index("operations_tenant", operations.c.tenant_id, operations.c.created_at, operations.c.id)
 backfills = Table(
     "backfills",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
     Column("job_id", Uuid, ForeignKey("jobs.id"), nullable=False),
     Column("partition", SmallInteger, nullable=False),
     Column("state", Text, nullable=False),
@@ -431,6 +384,12 @@ backfills = Table(
     Column("updated_at", INSTANT, nullable=False, server_default=text("now()")),
     Column("finished_at", INSTANT),
 )
+Index(
+    "backfills_ended",
+    backfills.c.finished_at,
+    backfills.c.id,
+    postgresql_where=text("(finished_at IS NOT NULL)"),
+)
 Index("backfills_job", backfills.c.job_id, backfills.c.id)
 Index(
     "backfills_running",
@@ -442,7 +401,7 @@ job_calendars = Table(
     "job_calendars",
     metadata,
     Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
     Column("calendar", NAME, primary_key=True),
 )
 Index(
@@ -455,7 +414,7 @@ job_tags = Table(
     "job_tags",
     metadata,
     Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
     Column("key", NAME, primary_key=True),
     Column("value", NAME, nullable=False),
 )
@@ -465,7 +424,7 @@ job_versions = Table(
     metadata,
     Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
     Column("version", Integer, primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
     Column("definition", JSONB, nullable=False),
     Column("created_at", INSTANT, nullable=False, server_default=text("now()")),
     Column("created_by", Text, nullable=False, server_default=text("''::text")),
@@ -474,7 +433,7 @@ tzdata_changes = Table(
     "tzdata_changes",
     metadata,
     Column("job_id", Uuid, ForeignKey("jobs.id"), primary_key=True),
-    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
     Column("changed_at", INSTANT, primary_key=True, server_default=text("now()")),
     Column("from_version", Text, nullable=False),
     Column("to_version", Text, nullable=False),
@@ -488,3 +447,32 @@ Index(
     tzdata_changes.c.changed_at,
     tzdata_changes.c.job_id,
 )
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()")),
+    Column("tenant_id", Uuid, ForeignKey(tenants.c.id), nullable=False),
+    Column("kind", NAME, nullable=False),
+    Column("about", NAME, nullable=False),
+    Column("channel", NAME, nullable=False),
+    Column("said", Text, nullable=False),
+    Column("data", JSONB, nullable=False),
+    Column("suppressed", Integer, nullable=False, server_default=text("0")),
+    Column("minute", INSTANT, nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'pending'::text")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("created_at", INSTANT, nullable=False, server_default=text("clock_timestamp()")),
+    Column("due_at", INSTANT, nullable=False, server_default=text("clock_timestamp()")),
+    Column("ended_at", INSTANT),
+    Column("error", Text, nullable=False, server_default=text("''::text")),
+)
+_NOTICE = (notices.c.tenant_id, notices.c.about, notices.c.channel, notices.c.minute)
+Index("notices_age", notices.c.created_at)
+Index(
+    "notices_due",
+    notices.c.tenant_id,
+    notices.c.due_at,
+    postgresql_where=text("(state = 'pending'::text)"),
+)
+Index("notices_minute", *_NOTICE)
+Index("notices_summary", *_NOTICE, unique=True, postgresql_where=text("(suppressed > 0)"))

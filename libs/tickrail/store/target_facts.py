@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from tickrail.store.cipher import SecretCipher
@@ -32,13 +32,11 @@ class PostgresTargetFacts:
 
     def get(self, tenant: UUID, names: Sequence[str]) -> Mapping[str, bytes]:
         """The values of a tenant's secrets; those that are not there are left out."""
-        with self._sessions.transaction(_TIMEOUT) as cursor:
-            rows = cursor.execute(
-                _SQL["secrets"], {"tenant": tenant, "names": list(names)}
-            ).fetchall()
+        rows = self._sessions.read(
+            _SQL["secrets"], {"tenant": tenant, "names": list(names)}, _TIMEOUT
+        )
         return {
-            name: self._cipher.decrypt(tenant, name, bytes(ciphertext))
-            for name, ciphertext in cast("Any", rows)
+            name: self._cipher.decrypt(tenant, name, bytes(ciphertext)) for name, ciphertext in rows
         }
 
     def egress(self, tenant: UUID) -> Mapping[str, Any] | None:
@@ -47,9 +45,8 @@ class PostgresTargetFacts:
         Raises:
             UnavailableError: the database does not answer.
         """
-        with self._sessions.transaction(_TIMEOUT) as cursor:
-            row = cursor.execute(_SQL["egress"], {"tenant": tenant}).fetchone()
-        return None if row is None else cast("Any", row[0])
+        rows = self._sessions.read(_SQL["egress"], {"tenant": tenant}, _TIMEOUT)
+        return rows[0][0] if rows else None
 
     def kafka_topics(self, tenant: UUID) -> Sequence[str]:
         """The topics that targets of the tenant may send to, as patterns.
@@ -57,9 +54,8 @@ class PostgresTargetFacts:
         Raises:
             UnavailableError: the database does not answer.
         """
-        with self._sessions.transaction(_TIMEOUT) as cursor:
-            row = cursor.execute(_SQL["kafka_topics"], {"tenant": tenant}).fetchone()
-        return () if row is None else cast("Any", row[0])
+        rows = self._sessions.read(_SQL["kafka_topics"], {"tenant": tenant}, _TIMEOUT)
+        return rows[0][0] if rows else ()
 
     def close(self) -> None:
         """Close the connections."""

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
+from tickrail.core.clock import Clock
 from tickrail.core.errors import TickrailError
 from tickrail.core.ids import Claim, JobId, LaunchId
 from tickrail.core.messages import UndecodableLetter
-from tickrail.core.ports import OwedLetter
+from tickrail.core.ports import LostClaim, OwedLetter
 from tickrail.core.ports_worker import (
     ClaimAnswer,
     Claimed,
@@ -23,6 +24,7 @@ from tickrail.core.ports_worker import (
 )
 from tickrail.core.states import State
 from tickrail.core.verdict import Verdict
+from tickrail.store.failures import follow_up, hold_jobs
 from tickrail.store.fence import advance_claims
 from tickrail.store.installation import waits_for_standby
 from tickrail.store.limits import ask, leave, place
@@ -53,6 +55,23 @@ class EndRow(NamedTuple):
     message: str
     body: str
     result: str
+
+
+def lost_end(lost: LostClaim, verdict: Verdict) -> EndRow:
+    """The end of an attempt whose worker did not extend its claim."""
+    return EndRow(
+        lost.id,
+        lost.scheduled_at,
+        lost.claim,
+        lost.expires_at,
+        verdict,
+        "worker_lost",
+        certain=False,
+        code=None,
+        message=f"worker {lost.worker} did not extend its claim",
+        body="",
+        result='{"outcome":"worker_lost"}',
+    )
 
 
 def end_attempts(cursor: Cursor, ends: Sequence[EndRow]) -> Mapping[LaunchId, State]:
@@ -126,16 +145,22 @@ class PostgresWorkerStore:
     """
 
     def __init__(
-        self, settings: DatabaseSettings, *, written: Callable[[str], None] = lambda _: None
+        self,
+        settings: DatabaseSettings,
+        clock: Clock,
+        *,
+        written: Callable[[str], None] = lambda _: None,
     ) -> None:
         """A store that opens its connections at first use.
 
         Args:
             settings: the engine role's.
+            clock: makes the ids of audit entries.
             written: called in the transaction of `claim` and `finish`, with this name, when
                 everything is written and nothing is committed.
         """
         self._written = written
+        self._clock = clock
         usual = replace(settings, statement_timeout=_TIMEOUT, idle_timeout=_TIMEOUT)
         soon = replace(settings, statement_timeout=_EXTEND_TIMEOUT, idle_timeout=_EXTEND_TIMEOUT)
         self._claims = Session(usual, on_open=self._opened)
@@ -165,12 +190,11 @@ class PostgresWorkerStore:
                     "worker": worker,
                 },
             ).fetchall()
-            granted = [Claimed(*cast("Any", row)) for row in rows]
+            granted = [Claimed(*cast("Any", row[:-1])) for row in rows]
+            now = cast("datetime", rows[0][-1]) if rows else _now(cursor)
             if asked is not None:
                 place(cursor, asked, granted)
                 granted = [c._replace(limited=bool(asked.granted.get(c.id))) for c in granted]
-            row = cursor.execute("select clock_timestamp()").fetchone()
-            now = cast("datetime", row[0] if row else None)
             got = {c.id for c in granted}
             if rest := [r for r in requests if r.id not in got and r.id not in refused]:
                 refused |= _why_refused(cursor, rest)
@@ -182,7 +206,9 @@ class PostgresWorkerStore:
         good = [e for e in ends if e.verdict.state is State.SUCCEEDED]
         bad = [e for e in ends if e.verdict.state is not State.SUCCEEDED]
         states: dict[LaunchId, State] = {}
+        dying = [(e.id, e.scheduled_at) for e in bad if e.verdict.dlq_owed]
         with self._ends.transaction() as cursor:
+            concerned = hold_jobs(cursor, dying, wait=True)
             if good and bad:
                 keys = {"id": [e.id for e in ends], "scheduled_at": [e.scheduled_at for e in ends]}
                 cursor.execute(_SQL["lock_running"], keys)
@@ -225,6 +251,7 @@ class PostgresWorkerStore:
             leave(cursor, left)
             if left or any(e.wakes for e in ends):
                 cursor.execute("select pg_notify(%s, '')", [WAKE_CHANNEL])
+            follow_up(cursor, self._clock, concerned, states)
             self._written("finish")
         return FinishAnswer(states, [e.id for e in late])
 
@@ -246,10 +273,14 @@ class PostgresWorkerStore:
             )
         return ExtendAnswer(frozenset(r[0] for r in rows), frozenset(r[0] for r in rows if r[1]))
 
-    def targets(self, jobs: Collection[JobId]) -> Mapping[JobId, TargetName]:
-        """What the targets of these jobs are, by their present definitions."""
-        with self._claims.transaction() as cursor:
-            rows = cursor.execute(_SQL["targets"], {"id": list(jobs)}).fetchall()
+    def targets(
+        self, jobs: Collection[JobId], kinds: Collection[str]
+    ) -> Mapping[JobId, TargetName]:
+        """The targets of those of these jobs that have one of these kinds, as defined now."""
+        with self._claims.statement() as cursor:
+            rows = cursor.execute(
+                _SQL["targets"], {"id": list(jobs), "kinds": list(kinds)}
+            ).fetchall()
         return {row[0]: TargetName(row[1], row[2]) for row in cast("Any", rows)}
 
     def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:
@@ -311,6 +342,11 @@ class PostgresWorkerStore:
         self._claims.close()
         self._ends.close()
         self._extensions.close()
+
+
+def _now(cursor: Cursor) -> datetime:
+    row = cursor.execute("select clock_timestamp()").fetchone()
+    return cast("datetime", row[0] if row else None)
 
 
 def _why_refused(cursor: Cursor, requests: Sequence[ClaimRequest]) -> dict[LaunchId, str]:

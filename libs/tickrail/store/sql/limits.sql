@@ -4,21 +4,26 @@
 -- name: is_limited
 -- Whether any of these launches falls under a limit, a pause or a concurrency key, or waits where one
 -- was.
+-- What there is of limits, pauses and waits at all is asked once, and not for each launch.
+with there as materialized (
+  select exists (select from queues where paused) as pauses,
+    exists (select from limits
+            where paused or max_running is not null or rate_count is not null) as limits,
+    exists (select from holds where claim is null) as waits
+)
 select exists (
   select from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[]) as m (id, scheduled_at)
   join launches t on t.scheduled_at = m.scheduled_at and t.id = m.id
   where t.concurrency_key is not null
-    or exists (select from queues q where q.name = t.queue and q.paused)
-    or exists (select from limits x where x.tenant_id = %(installation)s and x.scope = 'queue'
-               and x.name = t.queue
-               and (x.paused or x.max_running is not null or x.rate_count is not null))
-    or exists (select from limits x where x.tenant_id = t.tenant_id and x.scope = 'queue'
-               and x.name = t.queue
-               and (x.paused or x.max_running is not null or x.rate_count is not null))
-    or exists (select from limits x where x.tenant_id = t.tenant_id and x.scope = 'tenant'
-               and x.name = ''
-               and (x.paused or x.max_running is not null or x.rate_count is not null))
-    or (exists (select from holds where claim is null)
+    or ((select pauses from there)
+        and exists (select from queues q where q.name = t.queue and q.paused))
+    or ((select limits from there)
+        and exists (select from limits x
+                    where (x.paused or x.max_running is not null or x.rate_count is not null)
+                      and ((x.tenant_id in (%(installation)s, t.tenant_id) and x.scope = 'queue'
+                            and x.name = t.queue)
+                           or (x.tenant_id = t.tenant_id and x.scope = 'tenant' and x.name = ''))))
+    or ((select waits from there)
         and (exists (select from holds h
                      where h.tenant_id in (%(installation)s, t.tenant_id) and h.scope = 'queue'
                        and h.name = t.queue and h.launch_id = t.id and h.claim is null)

@@ -8,14 +8,18 @@ order by partition
 for no key update
 
 -- name: due_jobs
--- Jobs whose next run has come. One index probe a partition; the outer limit ends the walk early.
+-- Jobs whose next run has come; where it came while their tenant was suspended, when that ended. One
+-- index probe a partition; the outer limit ends the walk early. The tenant is looked at by an
+-- expression, which no plan joins: while statistics still take a crowd for one job, a join began with
+-- the tenant and read all its jobs for each batch.
 select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
-       j.plan::text, j.skip_next, j.catch_up::text, j.awaits
+       j.plan::text, j.skip_next, j.catch_up::text, j.awaits,
+       (select t.resumed_at from tenants t where t.id = j.tenant_id and t.resumed_at > j.next_run_at)
 from unnest(%(partitions)b::int2[]) as p (partition)
 cross join lateral (
   select * from jobs
   where jobs.partition = p.partition and jobs.state = 'active' and jobs.next_run_at <= now()
-    and exists (select from tenants t where t.id = jobs.tenant_id and t.state = 'active')
+    and (select t.state from tenants t where t.id = jobs.tenant_id) = 'active'
   order by jobs.next_run_at
   limit %(limit)s
   for update of jobs skip locked
@@ -25,12 +29,14 @@ limit %(limit)s
 -- name: due_in_turns
 -- A part of the batch where more are due than it holds. Tenants go in turns, and in the share of each the
 -- job that has just become due and the one that waits longest: so the crowd after an outage does
--- not delay what is on time, nor is it starved. Looks at so many from both ends of each partition,
--- and locks those chosen; some to spare, for rows locked elsewhere. The lateral and its limit hold
--- the plan to one look-up by id each: old statistics take the due jobs for few, and would read all
--- of them for each one chosen.
+-- not delay what is on time, nor is it starved. Looks at so many from both ends of each partition;
+-- and, from the old end, at a few jobs of each of so many tenants and instants: so who is due at the
+-- instant of a crowd is found beside it, however large it is. Locks those chosen; some to spare, for
+-- rows locked elsewhere. The lateral and its limit hold the plan to one look-up by id each: old
+-- statistics take the due jobs for few, and would read all of them for each one chosen.
 select j.id, j.tenant_id, j.partition, j.version, j.next_run_at, j.last_slot_at, j.launched,
-       j.plan::text, j.skip_next, j.catch_up::text, j.awaits
+       j.plan::text, j.skip_next, j.catch_up::text, j.awaits,
+       (select t.resumed_at from tenants t where t.id = j.tenant_id and t.resumed_at > j.next_run_at)
 from (
   select e.id, row_number() over (partition by e.tenant_id order by least(2 * e.oldest,
     2 * e.newest - 1)) as turn
@@ -51,6 +57,30 @@ from (
        where jobs.partition = p.partition and jobs.state = 'active' and next_run_at <= now()
        order by next_run_at desc
        limit %(look)s)
+      union
+      (with recursive heads as (
+         (select next_run_at, tenant_id, 1 as n from jobs
+          where jobs.partition = p.partition and jobs.state = 'active' and next_run_at <= now()
+          order by next_run_at, tenant_id
+          limit 1)
+         union all
+         select x.next_run_at, x.tenant_id, h.n + 1 from heads h
+         cross join lateral (
+           select j.next_run_at, j.tenant_id from jobs j
+           where j.partition = p.partition and j.state = 'active' and j.next_run_at <= now()
+             and (j.next_run_at, j.tenant_id) > (h.next_run_at, h.tenant_id)
+           order by j.next_run_at, j.tenant_id
+           limit 1
+         ) x
+         where h.n < %(look)s
+       )
+       select f.id, f.tenant_id, f.partition, f.next_run_at from heads
+       cross join lateral (
+         select j.id, j.tenant_id, j.partition, j.next_run_at from jobs j
+         where j.partition = p.partition and j.state = 'active'
+           and j.next_run_at = heads.next_run_at and j.tenant_id = heads.tenant_id
+         limit %(each)s
+       ) f)
     ) c
     where exists (select from tenants t where t.id = c.tenant_id and t.state = 'active')
   ) e
@@ -131,18 +161,20 @@ group by job_id
 -- The records of planned slots; one that is there already stays as it is.
 insert into launches (id, scheduled_at, tenant_id, job_id, job_version, partition, queue, priority,
   origin, state, phase, max_attempts, rerun, visibility, due_at, start_before, epoch,
-  concurrency_key, concurrency_limit)
+  concurrency_key, concurrency_limit, trace)
 select m.id, m.scheduled_at, m.tenant_id, m.job_id, m.job_version, m.partition, m.queue,
   m.priority, 'schedule', m.state, case m.state when 'held' then 0 else 1 end, m.max_attempts,
-  m.rerun, m.visibility, m.due_at, m.start_before, m.epoch, m.concurrency_key, m.concurrency_limit
+  m.rerun, m.visibility, m.due_at, m.start_before, m.epoch, m.concurrency_key, m.concurrency_limit,
+  m.trace
 from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(tenant_id)b::uuid[],
   %(job_id)b::uuid[], %(job_version)b::int4[], %(partition)b::int2[], %(queue)s::text[],
   %(priority)b::int2[], %(state)s::text[], %(max_attempts)b::int4[], %(rerun)s::bool[],
   %(visibility)b::float8[], %(due_at)b::timestamptz[], %(start_before)b::timestamptz[],
-  %(epoch)b::int8[], %(concurrency_key)s::text[], %(concurrency_limit)b::int4[])
+  %(epoch)b::int8[], %(concurrency_key)s::text[], %(concurrency_limit)b::int4[],
+  %(trace)s::text[])
   as m (id, scheduled_at, tenant_id, job_id, job_version, partition, queue, priority, state,
         max_attempts, rerun, visibility, due_at, start_before, epoch, concurrency_key,
-        concurrency_limit)
+        concurrency_limit, trace)
 on conflict (scheduled_at, id) do nothing
 returning id
 
@@ -160,6 +192,7 @@ set next_run_at = m.next_run_at, last_slot_at = coalesce(m.last_slot, j.last_slo
     launched = j.launched + m.launched, error = m.error,
     resume_at = null, paused = null, awaits = m.awaits, skip_next = j.skip_next - m.by_hand,
     catch_up = case when m.error is null then null else j.catch_up end,
+    failures_from = case when j.state = 'paused' then now() else j.failures_from end,
     state = case when m.next_run_at is null and not m.awaits then 'finished' else 'active' end
 from unnest(%(id)b::uuid[], %(next_run_at)b::timestamptz[], %(last_slot)b::timestamptz[],
   %(launched)b::int8[], %(error)s::text[], %(awaits)s::bool[], %(by_hand)b::int4[])
@@ -228,7 +261,7 @@ with recursive heads as (
   ) n
 )
 select d.id, d.scheduled_at, d.job_id, d.tenant_id, d.partition, d.queue, d.priority, d.attempt,
-       d.due_at, t.weight
+       d.due_at, t.weight, d.trace
 from heads
 join tenants t on t.id = heads.tenant_id and t.state = 'active'
 join queues q on q.name = heads.queue and not q.paused
@@ -292,6 +325,7 @@ set state = 'dead', phase = 3, finished_at = now(), dead_at = now(), failures = 
     result = jsonb_build_object('outcome', %(reason)s::text, 'message', %(reason)s::text)
 from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
+returning t.id
 
 -- name: requeue_lost
 -- Messages that nobody took for too long: due again under the same attempt number.
@@ -322,6 +356,25 @@ with l as (
 update launches t
 set state = 'expired', phase = 3, finished_at = now(),
     result = jsonb_build_object('outcome', 'deadline', 'message', 'not started before its deadline')
+from l
+where t.scheduled_at = l.scheduled_at and t.id = l.id
+
+-- name: cancel_deleted
+-- Cancels what does not run of tenants that are deleted.
+with gone as materialized (
+  select id from tenants where state = 'deleted'
+), l as (
+  select scheduled_at, id from launches
+  where partition = any(%(partitions)b::int2[]) and scheduled_at >= %(since)b
+    and (phase = 0 or phase = 1 or phase = 2) and state <> 'running'  -- each has its index
+    and exists (select from gone)
+    and tenant_id = any(array(select id from gone))
+  order by id
+  limit %(limit)s
+  for no key update skip locked
+)
+update launches t
+set state = 'cancelled', phase = 3, finished_at = now(), cancel_requested = true
 from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
 

@@ -1,7 +1,7 @@
 -- What a worker does. The claim decides everything; messages are only nudges.
 
 -- name: claim
--- Claims what can start now, in id order, waiting for row locks.
+-- Claims what can start now, in id order, waiting for row locks; in the first row the instant of that.
 with m as (
   select * from unnest(%(id)b::uuid[], %(scheduled_at)b::timestamptz[], %(attempt)b::int4[])
     as m (id, scheduled_at, attempt)
@@ -23,15 +23,16 @@ with m as (
 )
 select u.id, u.scheduled_at, u.job_id, u.job_version, u.tenant_id, u.partition, u.queue, u.attempt,
        u.failures, u.max_attempts, u.rerun, u.visibility, u.due_at, u.claim,
-       v.definition::text, u.payload::text, u.redrive_count, u.origin
+       v.definition::text, u.payload::text, u.redrive_count, u.origin,
+       case when row_number() over () = 1 then clock_timestamp() end
 from u join job_versions v on v.job_id = u.job_id and v.version = u.job_version
 
 -- name: targets
--- What the targets of jobs are.
+-- What the targets of those jobs are that have one of some kinds.
 select j.id, (select min(k) from jsonb_object_keys(v.definition->'target') as k),
        coalesce(v.definition->'target'->'task'->>'name', '')
 from jobs j join job_versions v on v.job_id = j.id and v.version = j.version
-where j.id = any(%(id)b::uuid[])
+where j.id = any(%(id)b::uuid[]) and v.definition->'target' ?| %(kinds)s::text[]
 
 -- name: states
 -- Why the other requests were refused.

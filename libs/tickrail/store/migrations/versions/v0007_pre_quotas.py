@@ -1,0 +1,19 @@
+"""Quotas of tenants, and what is used of them.
+
+Revision ID: 0007_pre
+"""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0007_pre"
+down_revision = "0006_pre"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the tables and columns."""
+    sql = Path(__file__).with_suffix(".sql").read_text("utf-8")
+    op.get_bind().connection.cursor().execute(sql)
