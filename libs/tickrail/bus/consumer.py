@@ -15,11 +15,13 @@ from tickrail.bus.health import BrokerWatch
 from tickrail.core.clock import Clock
 from tickrail.core.errors import SettingsError
 from tickrail.core.ports_bus import Assignment, BusError, Position, RebalanceListener, Record
+from tickrail.core.ports_tracing import TRACEPARENT
 
 _log = structlog.get_logger(__name__)
 
 _COMMIT_AGAIN = 1.0
 """Seconds until a commit that failed is tried again."""
+_MOST_CONTEXT = 128
 _LOOK_EVERY = 3.0
 """Seconds between two looks at topics of which this member holds nothing."""
 _LOOK_WITHIN = 0.5
@@ -200,7 +202,12 @@ class LaunchConsumer:
             if offset <= self._read.get(place, -1):
                 self._begin_anew(place)
             self._read[place] = offset
-            records.append(Record(topic, partition, offset, message.value() or b"", held[place]))
+            records.append(
+                Record(
+                    topic, partition, offset, message.value() or b"", held[place],
+                    _traceparent(message),
+                )
+            )  # fmt: skip
         return records
 
     def _begin_anew(self, place: Place) -> None:
@@ -363,3 +370,12 @@ class LaunchConsumer:
 
 def _offsets(positions: Mapping[Place, int]) -> list[TopicPartition]:
     return [TopicPartition(t, p, offset) for (t, p), offset in positions.items()]
+
+
+def _traceparent(message: Message) -> str | None:
+    """The context of its publication, where it was traced."""
+    headers: Any = message.headers() or ()
+    for name, value in headers:
+        if name == TRACEPARENT and isinstance(value, bytes) and len(value) <= _MOST_CONTEXT:
+            return value.decode("ascii", "replace")
+    return None

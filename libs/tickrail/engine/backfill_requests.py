@@ -33,6 +33,7 @@ from tickrail.core.ports_backfill import BackfillRecord
 from tickrail.core.schedule import slot_of
 from tickrail.engine.job_rules import ANY, JobRules, Precondition, check_version, plan_of, require
 from tickrail.engine.pauses import InFlight
+from tickrail.engine.quotas import check_payload
 
 MAX_RUNNING = 10
 """Backfills of one job that may run at once."""
@@ -102,6 +103,7 @@ class BackfillRequests:
             InvalidInputError: the document is not valid, or the job has no slots in the past.
         """
         asked = self._read(document, tx.now)
+        check_payload(tx, asked.payload)
         job = require(tx, ref, lock=not asked.dry_run)
         check_version(tx, job, wanted)
         if job.state is JobState.DELETED:
@@ -150,8 +152,9 @@ class BackfillRequests:
             raise ConflictError("The backfill has finished.")
         tx.backfills.cancel(found, running=in_flight is InFlight.CANCEL)
         if found.state is BackfillState.RUNNING:
-            after = {"in_flight": in_flight.value}
-            tx.audit("backfill.cancel", f"backfill:{backfill}", None, after)
+            before = {"state": found.state.value}
+            after = {"state": BackfillState.CANCELLED.value, "in_flight": in_flight.value}
+            tx.audit("backfill.cancel", f"backfill:{backfill}", before, after)
         # A launch that waits for the ones that were cancelled may go on.
         tx.wake_schedulers()
         return find_backfill(tx, backfill)

@@ -32,6 +32,7 @@ from tickrail.core.ports_backfill import (
     Walk,
 )
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.quotas import reached_document
 from tickrail.engine.tick import CalendarCache, JobPlanner, PlanCache
 
 log = structlog.get_logger("tickrail.backfills")
@@ -119,6 +120,8 @@ class Backfills:
             UnavailableError: the database does not answer; nothing is lost.
         """
         done = self._store.backfill(owned, self._batch, self._planner)
+        for tenant, level in done.reached:
+            log.info("quota_reached", tenant=str(tenant), **reached_document(level))
         if done.inserted or done.left_alone or done.ended:
             self._metrics.count("backfill_launches_total", len(done.inserted))
             log.debug(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
-from tickrail.core.definition import parse_plan
+from tickrail.core.definition import Plan, parse_plan
 from tickrail.core.errors import TickrailError
 from tickrail.core.job_filter import JobState
-from tickrail.core.lint import HERD, LintWarning, herd, lint
+from tickrail.core.lint import HERD, LintWarning, herd, lint, untold
 from tickrail.core.ports_api import JobRecord, Transaction
 
 
@@ -32,13 +33,33 @@ def crowd_hints(
     return [herd(at)]
 
 
-def job_hints(tx: Transaction, job: JobRecord, *, crowd: bool = False) -> list[LintWarning]:
-    """Warnings about a job's schedule, and about the crowd that its next run is in if asked."""
+def plan_hints(plan: Plan, now: datetime) -> list[LintWarning]:
+    """Warnings about the schedule of a plan."""
+    return lint(plan.schedule, max(now, plan.starts_at or now))
+
+
+def failure_hints(definition: Mapping[str, Any]) -> list[LintWarning]:
+    """Warnings about what a canonical document wants when launches fail."""
+    wanted = definition.get("on_failures") or {}
+    return untold(
+        wanted.get("pause_after") is not None,
+        wanted.get("expect_success_every") is not None,
+        bool(wanted.get("notify")),
+    )
+
+
+def job_hints(
+    tx: Transaction, job: JobRecord, *, crowd: bool = False, plan: Plan | None = None
+) -> list[LintWarning]:
+    """Warnings about a job, and about the crowd that its next run is in if asked.
+
+    `plan`: its plan, where the caller has read it.
+    """
     try:
-        plan = parse_plan(job.plan, job=job.id, now=tx.now)
-        found = lint(plan.schedule, max(tx.now, plan.starts_at or tx.now))
+        found = plan_hints(plan or parse_plan(job.plan, job=job.id, now=tx.now), tx.now)
     except TickrailError:
         return []  # a plan that this version cannot read; the job's `error` says it
+    found += failure_hints(job.definition)
     if crowd and job.state is JobState.ACTIVE:
         found += crowd_hints(tx, job.next_run_at, found)
     return found

@@ -10,9 +10,10 @@ Crash anywhere before a commit of the offset: redelivered, and the claim refuses
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import structlog
 
@@ -25,6 +26,7 @@ from tickrail.core.messages import LaunchMessage, UndecodableLetter
 from tickrail.core.offsets import OffsetTracker
 from tickrail.core.ports_bus import Assignment, Consumer, Position, Record
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_tracing import NOTHING, Span
 from tickrail.core.ports_worker import ClaimAnswer, ClaimRequest, WorkerStore
 from tickrail.engine.active import Active
 from tickrail.engine.isolate import each_apart
@@ -76,6 +78,7 @@ class Waiting:
     place: Place
     offset: int
     raw: bytes
+    published: str | None = None
 
     @property
     def size(self) -> int:
@@ -262,7 +265,7 @@ class Intake:
                 self._unreadable(place, r.offset, r.value, str(e) or type(e).__name__)
                 continue
             lane = self._lanes.setdefault(r.topic, deque())
-            lane.append(Waiting(message, place, r.offset, r.value))
+            lane.append(Waiting(message, place, r.offset, r.value, r.traceparent))
             self._held_bytes += len(r.value)
 
     def _unreadable(self, place: Place, offset: int, raw: bytes, why: str) -> None:
@@ -369,16 +372,54 @@ class Intake:
         sent, answer = sent_answer
         if answer.granted:
             self._metrics.count("claims_total", len(answer.granted), outcome="granted")
+            self._measure(answer, self._claim_spans(by_id, sent, answer))
         for claimed in answer.granted:
             w = by_id[claimed.id]
-            late = (answer.now - claimed.due_at).total_seconds()
-            self._metrics.observe("start_lag_seconds", max(0.0, late))
-            active = Active(claimed, sent, w.place, w.offset, w.message.trace)
+            active = Active(claimed, sent, w.place, w.offset, w.message.trace, w.published)
             self._runs.start(active)
             if active.job is not None:
                 self._places.note(claimed.job, target_name(active.job.target))
         for launch, reason in answer.refused.items():
             self._refused(by_id[launch], reason)
+
+    def _claim_spans(
+        self, by_id: Mapping[LaunchId, Waiting], sent: float, answer: ClaimAnswer
+    ) -> Mapping[LaunchId, Span]:
+        """What the claim took, in the traces of those launches that are traced."""
+        found: dict[LaunchId, Span] = {}
+        at = self._clock.now() - timedelta(seconds=self._clock.monotonic() - sent)
+        for claimed in answer.granted:
+            w = by_id[claimed.id]
+            if w.message.trace is None:
+                continue
+            span = self._runs.tracer.begin(
+                "claim",
+                w.message.trace,
+                links=[w.published],
+                at=at,
+                launch=str(claimed.id),
+                attempt=claimed.attempt,
+                worker=self._settings.worker,
+            )
+            span.end()
+            found[claimed.id] = span
+        return found
+
+    def _measure(self, answer: ClaimAnswer, spans: Mapping[LaunchId, Span]) -> None:
+        """How late first attempts start, and whose they are."""
+        starts, waited = Counter[str](), dict[str, float]()
+        for claimed in answer.granted:
+            if claimed.attempt > 1:
+                continue  # its due time is that of a retry
+            late = max(0.0, (answer.now - claimed.due_at).total_seconds())
+            with self._runs.tracer.inside(spans.get(claimed.id, NOTHING)):
+                self._metrics.observe("start_lag_seconds", late)
+            tenant = str(claimed.tenant)
+            starts[tenant] += 1
+            waited[tenant] = waited.get(tenant, 0.0) + late
+        for tenant, n in starts.items():
+            self._metrics.count("tenant_starts_total", n, tenant=tenant)
+            self._metrics.count("tenant_start_lag_seconds_total", waited[tenant], tenant=tenant)
 
     def _put_back(self, waiting: Sequence[Waiting]) -> None:
         """Nothing is known of their claims: the messages wait, the next claim decides."""

@@ -22,6 +22,12 @@ from tickrail.core.timetable import Allowance
 PAUSED = "paused"
 SKIPPED_BY_HAND = "skipped_by_hand"
 EXCLUDED = "excluded"
+UNDECIDED = "undecided"
+"""Of a slot to come: its instant has passed, and no scheduler has launched it or left it out."""
+
+
+TargetCheck = Callable[[Any], list[Problem]]
+"""A further check of one target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +40,15 @@ class JobRules:
         check_target: further checks of a target, under the tenant's egress lists (the egress
             guard); may ask a name server.
         topic_prefix: first part of the names of Tickrail's own topics.
+        check_targets: the same for the many targets of one request: makes a check under the
+            tenant's lists that asks for each host once and within a bound of all of them together.
     """
 
     partitions: int
     history: timedelta = timedelta(days=30)
     check_target: Callable[[Any, Mapping[str, Any] | None], list[Problem]] | None = None
     topic_prefix: str = "tickrail"
+    check_targets: Callable[[Mapping[str, Any] | None], TargetCheck] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ def resolve(tx: Transaction, plan: Plan, *, lock: bool = False) -> Plan:
         return plan
     found = tx.calendars.load(use.names, lock=lock)
     problems = [
-        Problem(f"/calendars/{field}/{i}", f"{name!r} is not there", "a calendar that there is")
+        Problem(f"/calendars/{field}/{i}", f"there is no calendar {name!r}", "an existing calendar")
         for field, names in (("exclude", use.exclude), ("include", use.include))
         for i, name in enumerate(names)
         if name not in found

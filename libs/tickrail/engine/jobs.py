@@ -6,14 +6,15 @@ change locks the job's row, so it falls before or after a tick of that job, neve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from tickrail.core.calendar_moves import undecided
 from tickrail.core.clock import Clock
-from tickrail.core.definition import Definition, Plan, parse_definition
+from tickrail.core.definition import Definition, Plan, completed, parse_definition
 from tickrail.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -27,15 +28,15 @@ from tickrail.core.ports_api import JobRecord, JobRef, SkippedRun, Transaction
 from tickrail.core.schedule import AnyOf, At, Schedule
 from tickrail.core.schedule_document import FORMS
 from tickrail.core.sharding import partition_of
-from tickrail.core.target_kafka import Kafka, topic_refusal
-from tickrail.core.targets import target_secrets
 from tickrail.core.timetable import SEARCH_YEARS
+from tickrail.engine.job_checks import check_surroundings, name_taken
 from tickrail.engine.job_rules import (
     ANY,
     PAUSED,
     SKIPPED_BY_HAND,
     JobRules,
     Precondition,
+    TargetCheck,
     check_version,
     pause_note,
     plan_of,
@@ -45,11 +46,12 @@ from tickrail.engine.job_rules import (
     situation,
     within_history,
 )
+from tickrail.engine.quotas import admit_job, check_definition, check_payload, note_job
 
 ANSWER_FIELDS = frozenset(
     {
         "id", "version", "state", "next_run_at", "last_launch", "partition", "created_at",
-        "updated_at", "schedule_words", "skip_next", "error", "lint",
+        "updated_at", "schedule_words", "skip_next", "error", "silent_since", "lint",
     }
 )  # fmt: skip
 """What an answer has beside the definition. A document read, edited and sent back may hold them."""
@@ -57,6 +59,9 @@ ANSWER_FIELDS = frozenset(
 _PLACE: Final = ("time_zone", "gap", "fold")
 _TIMING = ("schedule", "starts_at", "ends_at", "jitter", "max_launches", "calendars")
 _TICK = timedelta(microseconds=1)
+_SOON = timedelta(seconds=5)
+"""Owners look for what is due once a second. A first run that is further off than this, the skew of
+clocks included, wakes nobody: PostgreSQL commits what notifies one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,16 @@ class Jobs:
         self._rules = rules
         self._clock = clock
 
-    def draft(self, document: object, egress: Mapping[str, Any] | None = None) -> Draft:
+    def draft(
+        self,
+        document: object,
+        egress: Mapping[str, Any] | None = None,
+        check: TargetCheck | None = None,
+    ) -> Draft:
         """A new job from a document of the API; before the transaction, since it may take a while.
 
         `"paused": true` in the document starts the job paused. `egress`: the tenant's lists.
+        `check`: the check of targets, where many jobs share one (`batch_check`).
 
         Raises:
             InvalidInputError: with every problem.
@@ -87,28 +98,33 @@ class Jobs:
         now = self._clock.now()
         job = JobId(uuid7(self._clock))
         document, paused = _split_paused(document)
-        check = self._rules.check_target
-        definition = parse_definition(
-            document,
-            job=job,
-            now=now,
-            check_target=None if check is None else lambda target: check(target, egress),
-        )
+        one = self._rules.check_target
+        if check is None and one is not None:
+            check = partial(_checked, one, egress)
+        definition = parse_definition(document, job=job, now=now, check_target=check)
         return Draft(job, definition, now, paused)
+
+    def batch_check(self, egress: Mapping[str, Any] | None) -> TargetCheck | None:
+        """A check of the targets of one request, under the tenant's lists."""
+        many = self._rules.check_targets
+        return None if many is None else many(egress)
 
     def create(self, tx: Transaction, draft: Draft) -> JobRecord:
         """Store a new job.
 
         Raises:
             NameTakenError: a live job has the name.
-            InvalidInputError: its queue does not serve it, or it would never be due.
+            InvalidInputError: its queue does not serve it, it would never be due, or a quota does
+                not allow it.
+            QuotaExceededError: the tenant has as many jobs as it may have.
         """
         definition = draft.definition
-        _check_queue(tx, definition)
-        _check_topic(tx, definition, self._rules.topic_prefix)
-        _check_secrets(tx, definition)
+        check_surroundings(tx, definition, self._rules.topic_prefix)
         plan = resolve(tx, definition.plan, lock=True)
         next_run_at = self._first_run(plan, draft.id, tx.now)
+        check_definition(tx, definition, plan)
+        admit_job(tx)
+        document = definition.document()
         job = JobRecord(
             id=draft.id,
             name=definition.name,
@@ -118,8 +134,8 @@ class Jobs:
             next_run_at=next_run_at,
             last_slot_at=None if plan.allowance is None else tx.now,
             launched=0,
-            plan=definition.plan_document(),
-            definition=definition.document(),
+            plan=definition.plan_document(document),
+            definition=document,
             defined_at=draft.at,
             paused=pause_note(tx, None, "created paused") if draft.paused else None,
             error=None,
@@ -127,20 +143,13 @@ class Jobs:
             updated_at=tx.now,
         )
         if not tx.jobs.insert(job, definition, tx.actor):
-            raise NameTakenError(
-                f"A live job has the name {job.name!r} already.",
-                [
-                    Problem(
-                        "/name",
-                        "is taken",
-                        "another name (an HTTP PUT on name:<name> changes the job that is there)",
-                    )
-                ],
-            )
+            raise name_taken(job.name)
+        note_job(tx)
         if plan.calendars is not None:
             tx.calendars.use(job.id, plan.calendars.names)
         tx.audit("job.create", f"job:{job.id}", None, job.definition)
-        tx.wake_schedulers()
+        if next_run_at is not None and next_run_at < tx.now + _SOON:
+            tx.wake_schedulers()
         return job
 
     def put(
@@ -177,7 +186,7 @@ class Jobs:
                 check_version(tx, job, wanted)
         # `paused` of a document says how a job begins; a job that is there keeps its state.
         document, _ = _split_paused(document)
-        return self._change(tx, job, document), False
+        return self.change(tx, job, document), False
 
     def patch(
         self, tx: Transaction, ref: JobRef, patch: object, wanted: Precondition = ANY
@@ -196,29 +205,35 @@ class Jobs:
             )
         job = require(tx, ref, lock=True)
         check_version(tx, job, wanted)
-        return self._change(tx, job, merge(_reformed(job.definition, patch), patch))
+        return self.change(tx, job, merge(_reformed(job.definition, patch), patch))
 
-    def _change(self, tx: Transaction, job: JobRecord, document: object) -> JobRecord:
+    def change(
+        self, tx: Transaction, job: JobRecord, document: object, action: str = "job.change"
+    ) -> JobRecord:
+        """Give a job whose row is held another document; the same one changes nothing.
+
+        Raises:
+            ConflictError, NameTakenError, InvalidInputError: as above.
+        """
         if job.state is JobState.DELETED:
             raise ConflictError("The job is deleted; it can be read, not changed.")
-        definition = self._parse_over(job, document, tx.now)
+        definition = self.parse_over(job, document, tx.now)
         new = definition.document()
-        if same(new, job.definition):
+        before = completed(job.definition)
+        if same(new, before):
             return job
-        changed = [name for name, value in new.items() if not same(value, job.definition[name])]
+        changed = [name for name, value in new.items() if not same(value, before[name])]
         if "target" in changed and self._rules.check_target is not None:
             problems = self._rules.check_target(definition.target, tx.egress())
             if problems:
                 raise InvalidInputError("The job is not valid.", problems)
-        if "target" in changed or "queue" in changed:
-            _check_queue(tx, definition)
-            _check_topic(tx, definition, self._rules.topic_prefix)
-            _check_secrets(tx, definition)
+        if not {"target", "queue", "on_failures"}.isdisjoint(changed):
+            check_surroundings(tx, definition, self._rules.topic_prefix)
         after = replace(
             job,
             name=definition.name,
             version=job.version + 1,
-            plan=definition.plan_document(),
+            plan=definition.plan_document(new),
             definition=new,
             defined_at=tx.now,
             error=None,
@@ -226,11 +241,14 @@ class Jobs:
         )
         if any(name in changed for name in _TIMING):
             plan = resolve(tx, definition.plan, lock=True)
+            check_definition(tx, definition, plan)
             after = self._retime(tx, after, job, plan)
             if "calendars" in changed:
                 tx.calendars.use(job.id, () if plan.calendars is None else plan.calendars.names)
+        elif "payload" in changed:
+            check_payload(tx, definition.payload)
         tx.jobs.replace(after, definition, tx.actor)
-        tx.audit("job.change", f"job:{job.id}", job.definition, new)
+        tx.audit(action, f"job:{job.id}", job.definition, new)
         tx.wake_schedulers()
         return after
 
@@ -282,11 +300,14 @@ class Jobs:
             raise _never(place, "leaves no run to come", "a time that is to come")
         return due
 
-    def _parse_over(self, job: JobRecord, document: object, now: datetime) -> Definition:
+    def parse_over(self, job: JobRecord, document: object, now: datetime) -> Definition:
         """The definition of a document that takes the place of the job's.
 
         What an interval is measured from, where the document does not say, is the moment at which
         it was first accepted: the same document again must not move it.
+
+        Raises:
+            InvalidInputError: with every problem.
         """
         first: Definition | None = None
         failure: InvalidInputError | None = None
@@ -320,7 +341,8 @@ class Jobs:
         if job.state is JobState.DELETED:
             return
         check_version(tx, job, wanted)
-        tx.jobs.move(replace(job, state=JobState.DELETED, next_run_at=None, paused=None))
+        # The pause stays noted, for a job that is had back.
+        tx.jobs.move(replace(job, state=JobState.DELETED, next_run_at=None))
         tx.launches.cancel_open([job.id], running=False)
         tx.audit("job.delete", f"job:{job.id}", job.definition, None)
         tx.wake_schedulers()
@@ -335,6 +357,14 @@ class Jobs:
         decision = plan_resume(plan_of(tx, job), situation(job), tx.now)
         found = [SkippedRun(s.reason.value, s.first, s.last, s.count) for s in decision.skipped]
         return found, decision.last_slot
+
+
+def _checked(
+    check: Callable[[Any, Mapping[str, Any] | None], list[Problem]],
+    egress: Mapping[str, Any] | None,
+    target: object,
+) -> list[Problem]:
+    return check(target, egress)
 
 
 def _reformed(document: Mapping[str, Any], patch: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -383,50 +413,6 @@ def _split_paused(document: object) -> tuple[object, bool]:
             [Problem("/paused", "is not a boolean", "true or false, read when the job is created")],
         )
     return {k: v for k, v in document.items() if k != "paused"}, bool(paused)
-
-
-def _check_queue(tx: Transaction, definition: Definition) -> None:
-    kinds = tx.queue_kinds(definition.plan.queue)
-    if kinds is None:
-        problem = Problem("/queue", f"is {definition.plan.queue!r}", "a queue that there is")
-    elif definition.kind not in kinds:
-        served = ", ".join(sorted(kinds)) or "no target at all"
-        problem = Problem(
-            "/queue",
-            f"does not serve {definition.kind} targets",
-            f"a queue that does ({definition.plan.queue} serves {served})",
-        )
-    else:
-        return
-    raise InvalidInputError("The job is not valid.", [problem])
-
-
-def _check_topic(tx: Transaction, definition: Definition, prefix: str) -> None:
-    """A message may go only where the tenant may send; the worker looks again."""
-    if not isinstance(definition.target, Kafka):
-        return
-    allowed = tx.kafka_topics()
-    why = topic_refusal(definition.target.topic, allowed, prefix)
-    if why is not None:
-        right = f"one of {', '.join(allowed)}" if allowed else "a topic that an operator allowed"
-        raise InvalidInputError(
-            "The job is not valid.", [Problem("/target/kafka/topic", why, right)]
-        )
-
-
-def _check_secrets(tx: Transaction, definition: Definition) -> None:
-    named = target_secrets(definition.target)
-    missing = tx.secrets.missing([name for _, name in named]) if named else frozenset()
-    if missing:
-        expected = "a secret that there is (`tickrail secrets set` makes one)"
-        raise InvalidInputError(
-            "The job is not valid.",
-            [
-                Problem(at, f"{name!r} is not there", expected)
-                for at, name in named
-                if name in missing
-            ],
-        )
 
 
 def _one_off(schedule: Schedule) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -26,9 +27,11 @@ from tickrail.core.ports_api import (
     ManualLaunch,
     Transaction,
 )
+from tickrail.core.ports_tracing import NO_TRACER, Tracer
 from tickrail.core.records import LaunchRecord
 from tickrail.core.states import TERMINAL, State
 from tickrail.engine.job_rules import ANY, Precondition, check_version, require
+from tickrail.engine.quotas import check_payload, hold_launches, note_launch
 
 
 def require_launch(tx: Transaction, launch: LaunchId) -> LaunchRecord:
@@ -72,8 +75,9 @@ def attempts_of(
 class Launches:
     """The use cases of launches."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tracer: Tracer = NO_TRACER) -> None:
         self._clock = clock
+        self._tracer = tracer
 
     def trigger(
         self, tx: Transaction, ref: JobRef, document: object, wanted: Precondition = ANY
@@ -88,6 +92,7 @@ class Launches:
             ConflictError: the job is deleted.
             OverlapError: another launch is open and the policy leaves no room.
             InvalidInputError: the document is not valid.
+            RateLimitedError: the tenant has launched as much as it may.
         """
         job = require(tx, ref, lock=True)
         check_version(tx, job, wanted)
@@ -106,23 +111,32 @@ class Launches:
         reader.finish("trigger")
         if copy_of is not None:
             has_payload, payload = _copy(tx, job, copy_of)
+        if has_payload:
+            check_payload(tx, payload)
+        held = hold_launches(tx)
         state = _apply_overlap(tx, job, overlap)
         scheduled_at = tx.now.replace(microsecond=0)
         origin = f"manual:{uuid7(self._clock)}"
-        launch = tx.launches.insert(
-            job,
-            ManualLaunch(
-                id=launch_id(job.id, scheduled_at, origin),
-                scheduled_at=scheduled_at,
-                origin=origin,
-                state=state,
-                version=job.version,
-                plan=plan,
-                priority=priority.rank,
-                payload=payload,
-                has_payload=has_payload,
-            ),
+        manual = ManualLaunch(
+            id=launch_id(job.id, scheduled_at, origin),
+            scheduled_at=scheduled_at,
+            origin=origin,
+            state=state,
+            version=job.version,
+            plan=plan,
+            priority=priority.rank,
+            payload=payload,
+            has_payload=has_payload,
         )
+        with self._tracer.child(
+            "launch record",
+            launch=str(manual.id),
+            job=str(job.id),
+            job_name=job.name,
+            tenant=str(tx.tenant),
+        ) as span:
+            launch = tx.launches.insert(job, replace(manual, trace=span.traceparent))
+        note_launch(tx, held)
         tx.audit("job.trigger", f"job:{job.id}", None, {"launch": str(launch.id)})
         tx.wake_schedulers()
         return launch
@@ -134,13 +148,14 @@ class Launches:
             NotFoundError: no such launch.
             ConflictError: it has ended otherwise.
         """
+        before = tx.launches.find(launch, lock=True)
         changed = tx.launches.cancel(launch)
         if changed is None:
             there = require_launch(tx, launch)
             if there.state is not State.CANCELLED:
                 raise ConflictError(f"The launch has ended: it is {there.state}.")
             return there
-        tx.audit("launch.cancel", f"launch:{launch}")
+        tx.audit("launch.cancel", f"launch:{launch}", _told(before), _told(changed))
         tx.wake_schedulers()
         return changed
 
@@ -183,3 +198,10 @@ def _apply_overlap(tx: Transaction, job: JobRecord, policy: Overlap) -> State:
         f"{others.open} launch{'es' if others.open > 1 else ''} of this job"
         f" {'are' if others.open > 1 else 'is'} open and its overlap policy is {policy}."
     )
+
+
+def _told(launch: LaunchRecord | None) -> dict[str, object] | None:
+    """What the audit log keeps of a launch that is cancelled."""
+    if launch is None:
+        return None
+    return {"state": launch.state.value, "cancel_requested": launch.cancel_requested}

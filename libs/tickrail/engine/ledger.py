@@ -21,7 +21,7 @@ from tickrail.core.ports_api import (
 from tickrail.core.records import LaunchRecord, PageRequest
 from tickrail.core.schedule import Missed, Slot, slot_of
 from tickrail.core.timetable import Timetable
-from tickrail.engine.job_rules import EXCLUDED, PAUSED, SKIPPED_BY_HAND, plan_of
+from tickrail.engine.job_rules import EXCLUDED, PAUSED, SKIPPED_BY_HAND, UNDECIDED, plan_of
 
 UPCOMING = 10
 """How many slots to come are shown where the range does not end."""
@@ -40,7 +40,10 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """One slot. `count` above 1: so many slots up to `last_at`, which cannot be told apart."""
+    """One slot. `count` above 1: so many slots up to `last_at`, which cannot be told apart.
+
+    `reason`: why it was left out; of an upcoming one whose instant has passed, `undecided`.
+    """
 
     at: datetime
     kind: Kind
@@ -260,7 +263,7 @@ def _upcoming(
     rows = [
         SlotRow(slot_of(s), Kind.SKIPPED, None, SKIPPED_BY_HAND)
         if s in hand
-        else SlotRow(slot_of(s), Kind.UPCOMING)
+        else SlotRow(slot_of(s), Kind.UPCOMING, None, UNDECIDED if s <= now else None)
         for s in found
     ]
     # What a calendar leaves out: as far as the slots to launch are shown, or a while.

@@ -35,6 +35,7 @@ from tickrail.engine.operations import (
     Step,
     texts,
 )
+from tickrail.engine.quotas import check_payload
 from tickrail.engine.redrive import REDRIVABLE, Edit, read_edit, redrive_locked
 
 E = TypeVar("E", bound=StrEnum)
@@ -99,6 +100,7 @@ class LetterWork:
         if edit.has_payload:
             request["payload"] = edit.payload
         reader.finish("operation")
+        check_payload(tx, edit.payload)
         total = tx.letters.count(where, tx.now, request.get("max_count", COUNTED))
         if dry_run:
             first = tx.letters.batch(where, tx.now, None, min(SAMPLE, total) or 1)

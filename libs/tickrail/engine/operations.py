@@ -170,7 +170,9 @@ class Operations:
             found, state=OperationState.CANCELLED, updated_at=tx.now, finished_at=tx.now
         )
         tx.operations.update(ended, timedelta(0))
-        tx.audit("operation.cancel", f"operation:{operation}", None, {"done": found.done})
+        before = {"state": found.state.value}
+        after = {"state": ended.state.value, "done": found.done, "total": found.total}
+        tx.audit("operation.cancel", f"operation:{operation}", before, after)
         return ended
 
     def batch(self, tx: Transaction, operation: UUID) -> float | None:

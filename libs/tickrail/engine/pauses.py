@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from tickrail.core.catch_up import CatchUp, read_bounds
 from tickrail.core.documents import Reader
@@ -80,7 +81,7 @@ class Pauses:
         tx.jobs.move(paused, resume_at=until)
         if in_flight is InFlight.CANCEL:
             tx.launches.cancel_open([job.id], running=True)
-        tx.audit("job.pause", f"job:{job.id}", None, paused.paused)
+        tx.audit("job.pause", f"job:{job.id}", _told(job), _told(paused))
         tx.wake_schedulers()
         return paused
 
@@ -120,9 +121,8 @@ class Pauses:
                 last_slot_at=decision.last_slot,
             )
         tx.jobs.move(resumed)
-        tx.audit(
-            "job.resume", f"job:{job.id}", job.paused, {"catch_up": resumed.catch_up or choice}
-        )
+        after = {**_told(resumed), "catch_up": resumed.catch_up or choice}
+        tx.audit("job.resume", f"job:{job.id}", _told(job), after)
         tx.wake_schedulers()
         return resumed
 
@@ -153,6 +153,11 @@ class Pauses:
         tx.jobs.move(after, resume_at=None if until is None else datetime.fromisoformat(until))
         tx.audit("job.skip_next", f"job:{job.id}", {"n": job.skip_next}, {"n": count})
         return after
+
+
+def _told(job: JobRecord) -> dict[str, Any]:
+    """What the audit log keeps of a pause."""
+    return {"state": job.state.value, "paused": job.paused}
 
 
 def _catch_up(reader: Reader) -> tuple[Passed, Misfire | None]:

@@ -38,13 +38,14 @@ class Places(Generic[T]):
     def __init__(
         self,
         executors: Sequence[Executor],
-        targets: Callable[[Collection[JobId]], Mapping[JobId, TargetName]],
+        targets: Callable[[Collection[JobId], Collection[str]], Mapping[JobId, TargetName]],
     ) -> None:
         """Nothing waits.
 
         Args:
             executors: of this worker.
-            targets: the targets of jobs, from the database.
+            targets: the targets of those of some jobs that have one of some kinds, as the database
+                has them.
         """
         # By what it has: a failpoint may stand in front of it.
         bounded = [cast("Bounded", e) for e in executors if hasattr(e, "free_places")]
@@ -76,15 +77,16 @@ class Places(Generic[T]):
         """
         if not self._bounded:
             return
-        unknown = {x.job for x in items} - self._needs.keys()
+        # One by one: a set less a dictionary's keys would go through all the keys.
+        unknown = {x.job for x in items if x.job not in self._needs}
         if not unknown:
             return
-        found = self._targets(unknown)
+        found = self._targets(unknown, self._bounded)
         for job in unknown:
             self.note(job, found.get(job))
 
     def note(self, job: JobId, target: TargetName | None) -> None:
-        """Remember what a job's target is; None: there is no such job, and nothing to wait for."""
+        """Remember what a job's target is; None: none that needs a place."""
         if not self._bounded:
             return
         executor = None if target is None else self._bounded.get(target.kind)

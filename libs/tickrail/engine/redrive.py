@@ -21,6 +21,7 @@ from tickrail.core.records import LaunchRecord
 from tickrail.core.states import State
 from tickrail.engine.job_rules import require
 from tickrail.engine.launches import require_launch
+from tickrail.engine.quotas import check_payload
 
 REDRIVABLE = frozenset({State.DEAD, State.ABANDONED})
 
@@ -60,6 +61,7 @@ class Redrives:
         if reader.has("expected_redrive_count"):
             wanted = reader.whole("expected_redrive_count", 0, low=0, high=MAX_REDRIVES)
         reader.finish("redrive")
+        check_payload(tx, edit.payload)
         # Who inserts or redrives a launch holds the row of its job.
         job = require(tx, require_launch(tx, launch).job, lock=True)
         seen = require_launch(tx, launch)

@@ -22,12 +22,20 @@ import structlog
 
 from tickrail.core.clock import Clock
 from tickrail.core.fairness import FairQueue, Turns, fair_order
-from tickrail.core.ids import TenantId
+from tickrail.core.ids import LaunchId, TenantId
 from tickrail.core.limits import CLASS_WEIGHTS
 from tickrail.core.messages import LaunchMessage
 from tickrail.core.ports import FenceReport, Lane, Owned, OwnerStore, Place, Publication
 from tickrail.core.ports_bus import Delivery, Publisher, UnknownTopicError
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_tracing import (
+    NO_TRACER,
+    NOTHING,
+    TRACEPARENT,
+    Span,
+    SpanKind,
+    Tracer,
+)
 from tickrail.engine.brakes import Brakes
 from tickrail.engine.windows import Windows
 
@@ -134,8 +142,11 @@ class Relay:
         clock: Clock,
         metrics: Metrics,
         settings: RelaySettings,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self._store = store
+        self._tracer = tracer
+        self._spans: dict[tuple[LaunchId, int], Span] = {}  # of what is handed over
         self._publisher = publisher
         self._route = route
         self._encode = encode
@@ -155,6 +166,7 @@ class Relay:
         self._windows = Windows()
         self._turns: dict[str, Turns[int]] = {}
         self._waits = False  # a launch waits at a limit, as last read
+        self._told = set[str]()  # queues of which it was told how much is queued
 
     def wake(self) -> None:
         """Look for due launches at the next pass."""
@@ -179,7 +191,7 @@ class Relay:
         """One pass: reports -> marks, a scan if it is time, publications while there is room.
 
         Args:
-            owned: the partitions this process may act for now.
+            owned: the partitions that this process may act for at this moment.
             wait: seconds to wait for a delivery report if there is nothing else to do.
         """
         result = Relayed()
@@ -235,6 +247,8 @@ class Relay:
             if not isinstance(p, Publication):
                 continue
             error = delivery.error
+            if self._spans and (span := self._spans.pop((p.id, p.attempt), None)) is not None:
+                span.end(None if error is None else str(error))
             if error is None:
                 self._delivered.append(p)
                 self._missing.pop(p.queue, None)
@@ -301,15 +315,17 @@ class Relay:
         self._brakes.renew(
             backlog.loads, len(owned), self._settings.partitions, any_=backlog.limited
         )
-        fresh = [p for p in backlog.due if (p.id, p.attempt) not in self._known]
+        fresh, known = list[Publication](), list[Publication]()
+        for p in backlog.due:
+            (known if (p.id, p.attempt) in self._known else fresh).append(p)
         fresh.sort(key=lambda p: (p.due_at, p.scheduled_at))
         if backlog.limited:
             fresh = self._useful(fresh)
-        if fresh:
-            oldest = (backlog.now - fresh[0].due_at).total_seconds()
-            self._metrics.gauge("oldest_due_seconds", max(0.0, oldest))
-        else:
-            self._metrics.gauge("oldest_due_seconds", 0.0)
+        due = [p.due_at for p in known if not self._brakes.paused(p)]
+        due += [p.due_at for p in fresh[:1]]
+        oldest = (backlog.now - min(due)).total_seconds() if due else 0.0
+        self._metrics.gauge("oldest_due_seconds", max(0.0, oldest))
+        self._tell_queued(backlog.queued)
         # A full page may hide more behind it.
         found = Counter(p.lane for p in fresh)
         self._more = {lane for lane, count in found.items() if count >= limit}
@@ -317,6 +333,16 @@ class Relay:
             line = self._waiting.of(p.lane)
             if len(line) < room or not line.serves(p):
                 self._take(p)
+
+    def _tell_queued(self, queued: Mapping[Place, int]) -> None:
+        found = Counter[str]()
+        for (lane, _), count in queued.items():
+            found[lane.queue] += count
+        for queue in self._told - found.keys():
+            self._metrics.gauge("launches_queued", 0, queue=queue)
+        for queue, count in found.items():
+            self._metrics.gauge("launches_queued", count, queue=queue)
+        self._told |= found.keys()
 
     def _useful(self, fresh: Iterable[Publication]) -> list[Publication]:
         """What limits let through until the next scan, of each tenant in each lane."""
@@ -390,14 +416,38 @@ class Relay:
     def _seen(self, queued: Mapping[Place, int], now: float) -> None:
         self._windows.observe(queued, [lane for lane, _ in self._waiting.busy()], now)
 
+    def _span(self, p: Publication, topic: str) -> Span:
+        return self._tracer.begin(
+            "publish",
+            p.trace,
+            SpanKind.PRODUCER,
+            messaging_system="kafka",
+            messaging_destination_name=topic,
+            launch=str(p.id),
+            attempt=p.attempt,
+        )
+
     def _send(self, p: Publication, owned: Owned) -> bool:
         topic, partition = self._route(p)
         message = LaunchMessage(
-            p.id, p.scheduled_at, p.job, p.tenant, p.attempt, owned[p.partition], p.partition
+            p.id,
+            p.scheduled_at,
+            p.job,
+            p.tenant,
+            p.attempt,
+            owned[p.partition],
+            p.partition,
+            p.trace,
         )
+        span = NOTHING if p.trace is None else self._span(p, topic)
+        headers = None
+        if span.traceparent is not None:
+            headers = [(TRACEPARENT, span.traceparent.encode())]
         sent = self._publisher.publish(
-            topic, partition, str(p.job).encode(), self._encode(message), None, p
+            topic, partition, str(p.job).encode(), self._encode(message), headers, p
         )
+        if sent and headers:
+            self._spans[p.id, p.attempt] = span
         if sent:
             self._air[p.lane] += 1
             self._brakes.sent(p)

@@ -43,9 +43,11 @@ def finish_of(
         wakes: whether the end may release another launch of the job.
         spread: where in the jitter band a retry falls, 0 up to 1.
     """
-    policy = parse_retry(retry) if retry is not None else Retry(max_attempts=c.max_attempts)
+    policy = Retry(max_attempts=c.max_attempts)
     o = outcome
     if not o.ok:
+        # Read for failures alone: reading it takes as long as all the rest of a success.
+        policy = policy if retry is None else parse_retry(retry)
         again = policy.again((o.outcome, *o.classes), usual=o.retryable)
         o = _as_snoozed(c, replace(o, retryable=again))
     return Finish(

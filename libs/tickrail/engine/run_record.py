@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from tickrail.core.execution import OK, Outcome, one_line
 from tickrail.core.ids import LaunchId
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_tracing import trace_fields
 from tickrail.core.ports_worker import Finish, FinishAnswer, WorkerStore
 from tickrail.core.states import State
 from tickrail.engine.active import Active
@@ -25,6 +27,12 @@ from tickrail.engine.run_ends import finish_of, reason_label
 log = structlog.get_logger("tickrail.runs")
 
 Ended = tuple[Active, Outcome]
+_TENANTS_END = {
+    State.SUCCEEDED: "succeeded",
+    State.DUE: "retried",
+    State.CANCELLED: "cancelled",
+}
+"""What an end is to its tenant; the others are `given_up`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,7 @@ class Recorder:
         return [end], self._store.finish([end])
 
     def _tell(self, written: Sequence[_Written]) -> None:
+        self._measure(written)
         succeeded = sum(w.state is State.SUCCEEDED for w in written)
         for w in written:
             if w.state is not State.SUCCEEDED:
@@ -141,6 +150,22 @@ class Recorder:
         if succeeded:
             self._metrics.count("launches_total", succeeded, outcome=State.SUCCEEDED.value)
         log.debug("finished", succeeded=succeeded, others=len(written) - succeeded)
+
+    def _measure(self, written: Sequence[_Written]) -> None:
+        """How long the runs took, and whose they were."""
+        ends = Counter[tuple[str, str]]()
+        seconds = dict[str, float]()
+        for w in written:
+            tenant = str(w.a.claimed.tenant)
+            if w.a.run is not None and w.a.took is not None:
+                self._metrics.observe("run_seconds", w.a.took, kind=w.a.run.kind)
+                seconds[tenant] = seconds.get(tenant, 0.0) + w.a.took
+            if w.state is not None:
+                ends[tenant, _TENANTS_END.get(w.state, "given_up")] += 1
+        for (tenant, outcome), n in ends.items():
+            self._metrics.count("tenant_launches_total", n, tenant=tenant, outcome=outcome)
+        for tenant, took in seconds.items():
+            self._metrics.count("tenant_run_seconds_total", took, tenant=tenant)
 
     def _post(self, dead: Sequence[Active]) -> None:
         """Publish dead letters; what does not arrive stays owed, and the owner publishes it."""
@@ -164,6 +189,7 @@ class Recorder:
                 attempt=c.attempt,
                 claim=c.claim,
                 outcome=o.outcome,
+                **trace_fields(a.trace if a.run is None else a.run.trace),
             )
             return
         if state is State.DUE:
@@ -178,6 +204,7 @@ class Recorder:
             outcome=o.outcome,
             state=state.value,
             error=o.message,
+            **trace_fields(a.trace if a.run is None else a.run.trace),
         )
 
 

@@ -64,6 +64,9 @@ class RunReports:
             if told is None:
                 return
             told.ended = True
+            # It refers to what refers to it: let go of here, a run is freed when it is over, and
+            # not when all the process's objects are searched for such circles.
+            run.tell = run.progress = _too_late
             if told.size:
                 told.new_output = True
                 self._changed[told] = None
@@ -138,6 +141,10 @@ class RunReports:
                 told.new_output |= report.body is not None
                 told.new_progress |= report.progress is not None
                 self._changed[told] = None
+
+
+def _too_late(told: object) -> None:
+    """What comes after the run's end is not kept."""
 
 
 def _report(told: _Told, output: bytes | None, progress: str | None) -> RunReport:

@@ -23,6 +23,14 @@ from tickrail.core.execution import CLAIM_LOST, INTERRUPTED, TIMED_OUT, Executor
 from tickrail.core.ids import LaunchId
 from tickrail.core.ports import OwedLetter
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_tracing import (
+    NO_TRACER,
+    NOTHING,
+    Span,
+    SpanKind,
+    Tracer,
+    trace_fields,
+)
 from tickrail.core.ports_worker import Extension, WorkerStore
 from tickrail.engine.active import Active
 from tickrail.engine.job_texts import JobTexts
@@ -34,6 +42,8 @@ log = structlog.get_logger("tickrail.runs")
 CEILING = timedelta(hours=12)
 """No run is kept for longer than this."""
 _WATCH_SECONDS = 0.25
+_LONG = 4096
+"""Characters of a definition that are not kept for as long as its run lasts."""
 
 NOT_SERVED = "not_served"
 
@@ -63,7 +73,7 @@ class RunsSettings:
 class Runs:
     """Starts, keeps and ends runs. Safe to use from several threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a worker meet here
         self,
         store: WorkerStore,
         executors: Sequence[Executor],
@@ -74,6 +84,7 @@ class Runs:
         offset_done: Callable[[tuple[str, int, int], int], None],
         letters: Callable[[Sequence[OwedLetter]], Sequence[tuple[LaunchId, Any, int]]],
         reports: RunReports | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         """No runs yet.
 
@@ -86,7 +97,9 @@ class Runs:
             offset_done: told that nothing more is owed for an offset.
             letters: publishes dead letters; answers those that arrived.
             reports: takes what runs tell while they go on.
+            tracer: traces the runs of launches that are traced.
         """
+        self.tracer = tracer
         self._store = store
         self._executors: dict[str, Executor] = {k: e for e in executors for k in e.kinds}
         self._clock = clock
@@ -141,7 +154,8 @@ class Runs:
         self._active[a] = None
         try:
             a.job = self._texts.of(c)
-            a.claimed = c._replace(definition="")  # up to 1 MiB, for as long as it runs
+            if len(c.definition) > _LONG:
+                a.claimed = c._replace(definition="")  # up to 1 MiB, for as long as it runs
             executor = self._executors.get(next(iter(a.job.target), ""))
             payload = a.job.payload if c.payload is None else json.loads(c.payload)
         except Exception as e:
@@ -166,6 +180,8 @@ class Runs:
                 a, Outcome(ok=False, outcome=CLAIM_LOST, message="claim ran out before start")
             )
             return
+        if a.trace is not None:
+            a.span = self._span(a)
         a.run = Run(
             c.id,
             c.job,
@@ -177,7 +193,7 @@ class Runs:
             a.job.target,
             payload,
             a.job.timeout,
-            a.trace,
+            a.span.traceparent or a.trace,
         )
         self._running[a.run] = a
         if self._reports is not None:
@@ -190,15 +206,36 @@ class Runs:
             message = f"{type(e).__name__}: {e}"
             self._done(a.run, Outcome(ok=False, outcome="internal", certain=False, message=message))
 
+    def _span(self, a: Active) -> Span:
+        c = a.claimed
+        return self.tracer.begin(
+            "run",
+            a.trace,
+            SpanKind.CONSUMER,
+            links=[a.published],
+            target="" if a.job is None else next(iter(a.job.target), ""),
+            job=str(c.job),
+            job_name=None if a.job is None else a.job.name,
+            tenant=str(c.tenant),
+            launch=str(c.id),
+            attempt=c.attempt,
+            claim=c.claim,
+        )
+
     def _done(self, run: Run, outcome: Outcome) -> None:
         a = self._running.pop(run, None)
         if a is not None:
+            if run.began is not None:
+                a.took = max(0.0, self._clock.monotonic() - run.began)
             self._interrupted += outcome.outcome == INTERRUPTED
             if self._reports is not None:
                 self._reports.end(run)
             self._end(a, outcome)
 
     def _end(self, a: Active, outcome: Outcome) -> None:
+        if a.span is not NOTHING:
+            a.span.note(outcome=outcome.outcome, code=outcome.code)
+            a.span.end(None if outcome.ok else outcome.message or outcome.outcome)
         self._ended.append((a, outcome))
         if not self._arrived.is_set():
             self._arrived.set()
@@ -280,6 +317,7 @@ class Runs:
             except UnavailableError:
                 self._stop_expiring(due)
                 raise
+            self._metrics.count("claims_extended_total", len(answer.held))
             for a in due:
                 if a.claimed.id not in answer.held:
                     over = a.run is not None and now - a.claimed_at >= CEILING.total_seconds()
@@ -341,13 +379,20 @@ class Runs:
                     job=a.run.job_name,
                     kind=a.run.kind,
                     seconds_over=round(over, 1),
+                    **trace_fields(a.run.trace),
                 )
 
     def _stop(self, a: Active, reason: str) -> None:
         if a.stopping or a.run is None or a.run not in self._running:
             return  # what has ended only waits for its record
         a.stopping = True
-        log.warning("run_stopped", launch=str(a.claimed.id), job=str(a.claimed.job), reason=reason)
+        log.warning(
+            "run_stopped",
+            launch=str(a.claimed.id),
+            job=str(a.claimed.job),
+            reason=reason,
+            **trace_fields(a.run.trace),
+        )
         self._executors[a.run.kind].cancel(a.run, reason)
 
     # --- close ------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ value.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from tickrail.core.definition import instant_text
 from tickrail.core.documents import text_problem, type_name
 from tickrail.core.errors import (
     ConflictError,
@@ -16,6 +18,7 @@ from tickrail.core.errors import (
     PreconditionFailedError,
     Problem,
 )
+from tickrail.core.on_failures import Channel, ChannelKind, channels_of
 from tickrail.core.ports_api import Transaction
 from tickrail.core.secrets import MAX_SECRET, NAME_EXPECTED, SECRET_NAME, SecretRecord
 from tickrail.core.targets import parse_target, target_secrets
@@ -84,25 +87,29 @@ def put_secret(
     """
     if wanted.versions is not None:
         raise PreconditionFailedError("Secrets have no versions; If-Match takes * alone here.")
-    if wanted.exists is not None:
-        there = tx.secrets.find(name, lock=True) is not None
-        if there and not wanted.exists:
-            raise PreconditionFailedError("The secret is there already.")
-        if wanted.exists and not there:
-            raise PreconditionFailedError("There is no such secret.")
+    before = tx.secrets.find(name, change=True)
+    if before is not None and wanted.exists is False:
+        raise PreconditionFailedError("The secret is there already.")
+    if before is None and wanted.exists:
+        raise PreconditionFailedError("There is no such secret.")
     created = tx.secrets.put(name, value)
-    tx.audit("secret.create" if created else "secret.change", f"secret:{name}")
+    action = "secret.create" if created else "secret.change"
+    tx.audit(action, f"secret:{name}", _told(before), _told(SecretRecord(name, tx.now)))
     return SecretRecord(name, tx.now), created
 
 
 def delete_secret(tx: Transaction, name: str) -> None:
-    """Delete a secret that no live job names; one that is not there is deleted already.
+    """Delete a secret that nothing names; one that is not there is deleted already.
 
     Raises:
-        ConflictError: jobs name it; says which.
+        ConflictError: live jobs name it, or the notices of quotas; says which.
     """
-    if tx.secrets.find(name, lock=True) is None:
+    before = tx.secrets.find(name, lock=True)
+    if before is None:
         return
+    if Channel(ChannelKind.WEBHOOK, name) in tx.quotas.channels():
+        problem = Problem("", "the notices of quotas go there", "other channels for them")
+        raise ConflictError("The secret is used by the notices of quotas.", [problem])
     users = jobs_naming(tx, name)
     if users:
         more = " and more" if len(users) > _NAMED else ""
@@ -114,26 +121,36 @@ def delete_secret(tx: Transaction, name: str) -> None:
             ],
         )
     tx.secrets.delete(name)
-    tx.audit("secret.delete", f"secret:{name}")
+    tx.audit("secret.delete", f"secret:{name}", _told(before))
+
+
+def _told(record: SecretRecord | None) -> dict[str, Any] | None:
+    """What the audit log keeps of a secret: since when it has its value, and never the value."""
+    if record is None:
+        return None
+    return {"name": record.name, "updated_at": instant_text(record.updated_at)}
 
 
 def jobs_naming(tx: Transaction, name: str) -> list[str]:
-    """Names of live jobs whose target names a secret, at most one more than are told."""
+    """Names of live jobs that name a secret, at most one more than are told."""
     found: list[str] = []
     after = ""
     while len(found) <= _NAMED:
-        page = tx.secrets.targets_with(name, after)
+        page = tx.secrets.definitions_with(name, after)
         if not page:
             break
         after = page[-1][0]
-        found += [job for job, target in page if _names(target, name)]
+        found += [job for job, definition in page if _names(definition, name)]
     return found[: _NAMED + 1]
 
 
-def _names(document: object, name: str) -> bool:
-    """Whether a target names the secret; one that cannot be read is held to."""
+def _names(definition: Mapping[str, object], name: str) -> bool:
+    """Whether a job names the secret; a target that cannot be read is held to do so."""
+    told = Channel(ChannelKind.WEBHOOK, name)
+    if any(channel == told for _, channel in channels_of(definition["on_failures"])):
+        return True
     try:
-        target = parse_target(document)
+        target = parse_target(definition["target"])
     except InvalidInputError:
         return True
     return any(found == name for _, found in target_secrets(target))

@@ -21,9 +21,11 @@ from tickrail.core.plan import (
     Decision,
     PlannedLaunch,
     Situation,
+    SkipReason,
     plan_completion,
     plan_job,
     plan_resume,
+    within_quota,
 )
 from tickrail.core.policies import IfUncertain, Priority
 from tickrail.core.ports import (
@@ -39,6 +41,8 @@ from tickrail.core.ports import (
     Ticked,
 )
 from tickrail.core.ports_metrics import Metrics
+from tickrail.core.ports_tracing import NO_TRACER, Span, Tracer
+from tickrail.core.quotas import reached_document
 from tickrail.core.schedule import Cron, parse_schedule
 from tickrail.core.timetable import Allowance, Times
 from tickrail.engine.decisions import SharedDecisions
@@ -153,10 +157,12 @@ class CalendarCache:
 class JobPlanner:
     """The port `Planner`: `core.plan` for each job; one job's error stays its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, tracer: Tracer = NO_TRACER) -> None:
         self._cache = PlanCache()
         self._calendars = CalendarCache()
         self._steps = 0
+        self._tracer = tracer
+        self._spans: list[Span] = []
         self._plan_job = SharedDecisions(plan_job)
 
     def needs_open(self, job: DueJob) -> bool:
@@ -174,12 +180,23 @@ class JobPlanner:
         calendars: Calendars,
         now: datetime,
         oldest: datetime,
+        rooms: dict[TenantId, int],
     ) -> Sequence[Planned]:
         """Decide for the due jobs in their order, until there is enough for one transaction."""
 
         def decide(job: DueJob, plan: Plan) -> Decision:
+            if job.resume_at is not None:
+                # It became due while its tenant was suspended: as if it had been paused so long.
+                return _after_pause(job, plan, now, oldest)
             count = opened.get(job.id, _NOTHING_OPEN)
-            return self._plan_job(plan, _situation(job, count, now, oldest), now)
+            situation = _situation(job, count, now, oldest)
+            decision = self._plan_job(plan, situation, now)
+            room = rooms.get(job.tenant)
+            if room is None:
+                return decision
+            decision = within_quota(plan, situation, decision, room)
+            rooms[job.tenant] = room - len(decision.launches)
+            return decision
 
         planned: list[Planned] = []
         launches = self._steps = 0
@@ -198,9 +215,7 @@ class JobPlanner:
         def decide(job: DueJob, plan: Plan) -> Decision:
             if job.awaits:
                 return Decision(last_slot=job.last_slot, awaits=True)
-            # The end of a pause is not part of it, and whoever lets the job go on may come late.
-            edge = now if job.resume_at is None else min(now, job.resume_at - _TICK)
-            return plan_resume(plan, _situation(job, _NOTHING_OPEN, now, oldest), edge)
+            return _after_pause(job, plan, now, oldest)
 
         return [self._planned(job, calendars, now, decide) for job in jobs]
 
@@ -228,12 +243,35 @@ class JobPlanner:
             plan = self._calendars.resolve(self._cache.get(job, now), job.tenant, calendars)
             with self._counted(plan):
                 decision = decide(job, plan)
-            return Planned(job, decision, [_new(job, plan, x) for x in decision.launches])
+            return Planned(job, decision, [self._new(job, plan, x) for x in decision.launches])
         except Exception as e:  # noqa: BLE001 - one job's bad data must harm no other job
             text = str(e) if isinstance(e, TickrailError) else f"{type(e).__name__}: {e}"
             log.warning("job_not_planned", job=str(job.id), version=job.version, error=text)
             again = None if job.awaits else now + RETRY_UNPLANNABLE
             return Planned(job, Decision(wake_at=again, awaits=job.awaits), [], error=text[:1000])
+
+    def _new(self, job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
+        new = _new(job, plan, planned)
+        if self._tracer is NO_TRACER:
+            return new
+        span = self._tracer.root(
+            "schedule",
+            launch=str(new.id),
+            job=str(job.id),
+            tenant=str(job.tenant),
+            scheduled_at=new.scheduled_at.isoformat(),
+        )
+        if span.traceparent is None:
+            return new
+        self._spans.append(span)
+        return new._replace(trace=span.traceparent)
+
+    def written(self, *, done: bool) -> None:
+        """What was planned last is committed, or it is not and nobody hears of its spans."""
+        if done:
+            for span in self._spans:
+                span.end()
+        self._spans.clear()
 
     @contextmanager
     def _counted(self, plan: Plan) -> Iterator[None]:
@@ -277,6 +315,13 @@ def _situation(job: DueJob, count: OpenCount, now: datetime, oldest: datetime | 
     )
 
 
+def _after_pause(job: DueJob, plan: Plan, now: datetime, oldest: datetime) -> Decision:
+    """What becomes of a job whose pause, or whose tenant's suspension, ended at `resume_at`."""
+    # The end of a pause is not part of it, and whoever lets the job go on may come late.
+    edge = now if job.resume_at is None else min(now, job.resume_at - _TICK)
+    return plan_resume(plan, _situation(job, _NOTHING_OPEN, now, oldest), edge)
+
+
 def _new(job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
     deadline = plan.start_deadline
     priority = plan.priority.rank
@@ -302,11 +347,18 @@ def _new(job: DueJob, plan: Plan, planned: PlannedLaunch) -> NewLaunch:
 class Tick:
     """One pass: plans what is due, in batches until a short one."""
 
-    def __init__(self, store: OwnerStore, metrics: Metrics, *, batch: int = 1000) -> None:
+    def __init__(
+        self,
+        store: OwnerStore,
+        metrics: Metrics,
+        *,
+        batch: int = 1000,
+        tracer: Tracer = NO_TRACER,
+    ) -> None:
         self._store = store
         self._metrics = metrics
         self._batch = batch
-        self._planner = JobPlanner()
+        self._planner = JobPlanner(tracer)
 
     def run_once(self, owned: Owned) -> Ticked:
         """Plan one batch of due jobs.
@@ -314,7 +366,12 @@ class Tick:
         Raises:
             UnavailableError: the database does not answer; nothing is lost, the jobs stay due.
         """
-        ticked = self._store.tick(owned, self._batch, self._planner)
+        done = False
+        try:
+            ticked = self._store.tick(owned, self._batch, self._planner)
+            done = True
+        finally:
+            self._planner.written(done=done)
         if ticked.jobs:
             self._report(ticked)
         return ticked
@@ -335,6 +392,11 @@ class Tick:
             self._metrics.count("slots_skipped_total", count, reason=reason)
         if ticked.errors:
             self._metrics.count("jobs_unplannable_total", ticked.errors)
+        over = ticked.skipped.get(SkipReason.QUOTA, 0)
+        if over:
+            self._metrics.count("tenant_throttled_total", over, reason=SkipReason.QUOTA.value)
+        for tenant, level in ticked.reached:
+            log.info("quota_reached", tenant=str(tenant), **reached_document(level))
         log.debug(
             "ticked",
             jobs=ticked.jobs,

@@ -24,6 +24,12 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 CREATE_TIMEOUT = 2.0
 """Seconds that the check at a job's creation waits for the resolver."""
+BATCH_TIMEOUT = 5.0
+"""Seconds that the checks of all jobs of one request wait together."""
+_EXPECTED = (
+    "a host on the public internet, at port 80, 443 or one from 1024 on that is not known for"
+    " another service; or what the operator allows"
+)
 _CACHE_SECONDS = 3.0
 _CACHE_NAMES = 4096
 
@@ -53,17 +59,52 @@ def check_url(
     except ValueError as error:
         return [Problem(pointer, "is not a URL that can be called", str(error))]
     host, port = parts.hostname or "", port_of(parts.scheme, parts.port)
-    expected = "a host on the public internet, or one that the operator allows"
     if (literal := _literal(host)) is not None:
         found: list[Address] = [literal]
     else:
         found = _resolve_within(host, port, resolver or _system_resolver, timeout)
     if not found and (why := policy.refuse_name(host, port)):
-        return [Problem(pointer, f"is refused: {why}", expected)]
+        return [Problem(pointer, f"is refused: {why}", _EXPECTED)]
     for address in found:
         if why := policy.refuse(host, address, port):
-            return [Problem(pointer, f"is refused: {why}", expected)]
+            return [Problem(pointer, f"is refused: {why}", _EXPECTED)]
     return []
+
+
+class UrlChecks:
+    """`check_url` for the many URLs of one request: each host once, all within one bound.
+
+    When the time is over, names are accepted without an answer: each call checks again.
+    """
+
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        clock: Clock,
+        *,
+        resolver: Resolver | None = None,
+        timeout: float = BATCH_TIMEOUT,
+    ) -> None:
+        """Checks under a policy; `timeout`: seconds that all of them wait for the resolver."""
+        self._policy = policy
+        self._clock = clock
+        self._resolver = resolver
+        self._until = clock.monotonic() + timeout
+        self._found: dict[str, list[Problem]] = {}
+
+    def check(self, url: str, pointer: str = "/target/webhook/url") -> list[Problem]:
+        """What is wrong with a URL; empty when nothing is."""
+        try:
+            parts = split_url(url)
+        except ValueError as error:
+            return [Problem(pointer, "is not a URL that can be called", str(error))]
+        origin = f"{parts.scheme}://{parts.netloc}"
+        found = self._found.get(origin)
+        if found is None:
+            left = min(CREATE_TIMEOUT, max(0.0, self._until - self._clock.monotonic()))
+            found = check_url(url, self._policy, pointer, resolver=self._resolver, timeout=left)
+            self._found[origin] = found
+        return found
 
 
 class EgressGuard:

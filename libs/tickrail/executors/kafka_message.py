@@ -110,11 +110,14 @@ def own_headers(run: Run) -> Headers:
     """What a webhook gets as HTTP headers, under the same names."""
     headers = [
         ("Idempotency-Key", str(run.launch_id)),
-        ("Fencing-Token", str(run.claim)),
-        ("Tickrail-Job", run.job_name),
-        ("Tickrail-Scheduled-At", instant_text(run.scheduled_at)),
         ("Tickrail-Attempt", str(run.attempt)),
     ]
+    if run.job_name:
+        headers += [
+            ("Fencing-Token", str(run.claim)),
+            ("Tickrail-Job", run.job_name),
+            ("Tickrail-Scheduled-At", instant_text(run.scheduled_at)),
+        ]
     if run.trace:
         headers.append(("traceparent", run.trace))
     return [(name, value.encode()) for name, value in headers]

@@ -44,7 +44,7 @@ from tickrail.executors.http_rules import Endpoint, RawHeaders, endpoint, instan
 MAX_BODY = 1024 * 1024
 _JSON: Final = b"application/json"
 _TEXT: Final = b"text/plain; charset=utf-8"
-_PREFIX: Final = b"whsec_"
+WHSEC: Final = b"whsec_"
 _FOLLOWED: Final = frozenset({301, 302, 303, 307, 308})
 _CREDENTIALS: Final = frozenset({b"authorization", b"cookie"})
 _DOTS: Final = frozenset({".", ".."})
@@ -200,11 +200,14 @@ def outgoing(prepared: Prepared, run: Run, secrets: Mapping[str, bytes], now: da
         raise invalid(f"a template cannot be filled in: {error}") from error
     ours: RawHeaders = [
         (b"Idempotency-Key", str(run.launch_id).encode()),
-        (b"Fencing-Token", b"%d" % run.claim),
-        (b"Tickrail-Job", run.job_name.encode()),
-        (b"Tickrail-Scheduled-At", instant_text(run.scheduled_at).encode()),
         (b"Tickrail-Attempt", b"%d" % run.attempt),
     ]
+    if run.job_name:
+        ours += [
+            (b"Fencing-Token", b"%d" % run.claim),
+            (b"Tickrail-Job", run.job_name.encode()),
+            (b"Tickrail-Scheduled-At", instant_text(run.scheduled_at).encode()),
+        ]
     if run.trace:
         ours.append((b"traceparent", run.trace.encode()))
     signature: RawHeaders = []
@@ -271,6 +274,21 @@ def _header(
     return name, text.encode("latin-1"), secret
 
 
+def signing_key(value: bytes) -> bytes:
+    """The key in a secret: what follows `whsec_` from base64, or any other bytes as they are.
+
+    Raises:
+        ValueError: what follows `whsec_` is not base64.
+    """
+    key = value.strip()
+    if not key.startswith(WHSEC):
+        return key
+    try:
+        return base64.b64decode(key[len(WHSEC) :], validate=True)
+    except binascii.Error as error:
+        raise ValueError("what follows whsec_ is no base64") from error
+
+
 def signed(
     message: str, now: datetime, body: bytes, secrets: list[tuple[str, bytes]]
 ) -> RawHeaders:
@@ -283,12 +301,10 @@ def signed(
     content = b".".join((message.encode(), stamp, body))
     made: list[bytes] = []
     for name, value in secrets:
-        key = value.strip()
-        if key.startswith(_PREFIX):
-            try:
-                key = base64.b64decode(key[len(_PREFIX) :], validate=True)
-            except binascii.Error as error:
-                raise invalid(f"in the secret {name}, what follows whsec_ is no base64") from error
+        try:
+            key = signing_key(value)
+        except ValueError as error:
+            raise invalid(f"in the secret {name}, {error}") from error
         digest = hmac.digest(key, content, hashlib.sha256)
         made.append(b"v1," + base64.b64encode(digest))
     return [

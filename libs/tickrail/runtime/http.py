@@ -109,7 +109,7 @@ class StatusServer:
 
 def listen_error(error: OSError, host: str, port: int, settings: tuple[str, str]) -> SettingsError:
     """The error for an address that cannot be listened on, naming the setting."""
-    host_name, port_name = settings
+    host_name, port_name = (f"{name} (TICKRAIL_{name.upper()})" for name in settings)
     if error.errno == errno.EADDRINUSE:
         problem = Problem(
             port_name, f"port {port} of {host} is in use", "a free port, or 0 for any"

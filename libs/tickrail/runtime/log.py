@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -18,7 +18,7 @@ import orjson
 import structlog
 from structlog.types import EventDict, Processor
 
-from tickrail.runtime.settings_fields import mask_url
+from tickrail.runtime.settings_types import mask_url
 
 _FIRST = ("time", "level", "process", "event", "job", "launch", "partition", "epoch")
 _SECRET = re.compile(
@@ -82,6 +82,15 @@ def configure(format: str, level: str, process: str, *, stream: TextIO | None = 
     logging.captureWarnings(capture=True)
 
 
+_READERS: list[Callable[[], Mapping[str, str]]] = []
+
+
+def add_fields(read: Callable[[], Mapping[str, str]]) -> None:
+    """Have each line from now on carry what this answers on the line's thread."""
+    if read not in _READERS:
+        _READERS.append(read)
+
+
 class _Common:
     """Adds what each line has; the instant is the record's own."""
 
@@ -94,6 +103,9 @@ class _Common:
         event["time"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         event["level"] = record.levelname.lower()
         event["process"] = self._process
+        for read in _READERS:
+            for name, value in read().items():
+                event.setdefault(name, value)
         return event
 
 

@@ -60,6 +60,7 @@ class LoopThread:
         self._at_end = at_end
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._metrics: Metrics = metrics or NullMetrics()
+        self._metrics.count("loop_errors_total", 0, loop=name)  # so that the first one is a rise
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopping = False

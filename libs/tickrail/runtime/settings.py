@@ -19,13 +19,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tickrail.core.errors import Problem, SettingsError
-from tickrail.runtime.settings_fields import Settings, mask_url
+from tickrail.runtime.settings_fields import Settings
+from tickrail.runtime.settings_types import mask_url
 
 __all__ = ["Settings", "load_settings"]
 
 PREFIX = "TICKRAIL_"
-OTHERS = frozenset({"TICKRAIL_CONFIG"})
-"""Variables that are read elsewhere: the path of the file itself."""
+OTHERS = frozenset({"TICKRAIL_CONFIG", "TICKRAIL_PROFILE"})
+"""Variables that are read elsewhere: the path of the file itself, the command line's profile."""
 RUN_PREFIXES = ("TICKRAIL_RUN_", "TICKRAIL_TEST_")
 RUN_VARIABLES = frozenset(
     f"TICKRAIL_{name}"

@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticUndefined
 
-from tickrail.core.durations import parse_duration
-
-_URL_PASSWORD = re.compile(r"(://[^/@\s:]*:)[^@\s]+@")
-_WORD_PASSWORD = re.compile(r"(password=)('(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE)
-
-
-def _seconds(value: object) -> object:
-    """`90`, `"90"`, `"1m30s"` -> 90.0; anything else is left for pydantic to refuse."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        return parse_duration(value).total_seconds()
-
-
-def _items(value: object) -> object:
-    """`"a, b"` -> `("a", "b")`."""
-    if isinstance(value, str):
-        return tuple(item.strip() for item in value.split(",") if item.strip())
-    return value
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_items)]
-Port = Annotated[int, Field(ge=0, le=65535)]
-Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["tickrail"])]
-TargetKind = Literal["webhook", "kafka", "command", "task", "noop"]
-Kinds = Annotated[tuple[TargetKind, ...], BeforeValidator(_items)]
-
-
-def _secret(description: str) -> Any:  # noqa: ANN401 - what pydantic.Field returns
-    return Field(default="", repr=False, description=description)
+from tickrail.runtime.settings_types import (
+    Kinds,
+    Names,
+    Port,
+    Seconds,
+    Topic,
+    mask_url,
+    secret_field,
+)
 
 
 class Settings(BaseModel):
@@ -62,7 +37,7 @@ class Settings(BaseModel):
         examples=["postgresql://user:password@host:5432/database"],
         description="Where PostgreSQL is: a libpq URL or keyword string, TLS in it (`sslmode`,"
         " `sslrootcert`). `migrate` and `bootstrap` need the owner's, the API that of"
-        " `tickrail_api`, schedulers and workers that of `tickrail_engine`.",
+        " `tickrail_api`, schedulers, workers and the watchdog that of `tickrail_engine`.",
     )
     prepare_statements: bool = Field(
         default=True,
@@ -77,6 +52,9 @@ class Settings(BaseModel):
     )
     history_days: int = Field(
         default=30, ge=1, le=3650, description="Days that ended launches are kept."
+    )
+    audit_days: int = Field(
+        default=400, ge=1, le=36500, description="Days that entries of the audit log are kept."
     )
 
     # etcd
@@ -115,13 +93,13 @@ class Settings(BaseModel):
         Field(default="", description="How this client proves who it is; empty without SASL.")
     )
     kafka_sasl_username: str = Field(default="", description="For PLAIN and SCRAM.")
-    kafka_sasl_password: str = _secret("For PLAIN and SCRAM.")
+    kafka_sasl_password: str = secret_field("For PLAIN and SCRAM.")
     kafka_ca_file: str = Field(
         default="", description="Certificates (PEM) that the brokers' are checked against."
     )
     kafka_cert_file: str = Field(default="", description="This client's certificate (PEM).")
     kafka_key_file: str = Field(default="", description="Its private key (PEM).")
-    kafka_key_password: str = _secret("The password of that key.")
+    kafka_key_password: str = secret_field("The password of that key.")
     kafka_group: Topic = Field(
         default="tickrail-workers", description="The workers' consumer group."
     )
@@ -152,7 +130,87 @@ class Settings(BaseModel):
     # The API
     api_host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
     api_port: Port = Field(default=8080, description="Its port; 0 takes any free one.")
-    key_pepper: str = _secret(
+    api_reuse_port: bool = Field(
+        default=False,
+        description="Share the port with other API processes of this machine that say so too: one"
+        " for each core, the kernel spreads connections over them.",
+    )
+    api_connections: int = Field(
+        default=1000, ge=1, le=100_000, description="Connections of clients at once; 503 beyond."
+    )
+    api_head_timeout: Seconds = Field(
+        default=10.0, gt=0, le=600, description="For a request's line and headers to arrive; 408."
+    )
+    api_body_timeout: Seconds = Field(
+        default=30.0, gt=0, le=3600, description="For a request's body to arrive; 408."
+    )
+    api_idle_timeout: Seconds = Field(
+        default=65.0,
+        ge=1,
+        le=3600,
+        description="Between two requests of a connection; longer than a balancer keeps its own.",
+    )
+    api_drain_delay: Seconds = Field(
+        default=0.0,
+        ge=0,
+        le=30,
+        description="How long a process that is asked to stop goes on taking requests after its"
+        " /readyz has begun to say 503, so that balancers leave it first.",
+    )
+    api_cors_origins: Names = Field(
+        default=(),
+        examples=["https://console.example.org"],
+        description="Origins (`https://host`, `*` for any) whose pages may read the API's answers"
+        " in a browser. None: no CORS.",
+    )
+    api_hsts: int = Field(
+        default=0,
+        ge=0,
+        le=63_072_000,
+        description="Seconds that browsers shall speak TLS alone to this host"
+        " (Strict-Transport-Security); 0: not said. Set it where a proxy in front speaks TLS.",
+    )
+    api_trusted_proxies: Names = Field(
+        default=(),
+        examples=["10.0.0.0/8,fd00::/8"],
+        description="Networks (CIDR) of proxies before the API: what these say in X-Forwarded-For"
+        " is taken for where a request comes from. Nobody else's word is.",
+    )
+    api_key_failures: int = Field(
+        default=30,
+        ge=0,
+        le=1_000_000,
+        description="Wrong keys a minute from one address (of IPv6, one /64) to one API process;"
+        " then it is answered 429 for a while. 0: any number.",
+    )
+    oidc_issuer: str = Field(
+        default="",
+        pattern=r"^(https://\S+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?)?$",
+        examples=["https://id.example.org"],
+        description="The OpenID Connect issuer whose tokens the API takes beside keys, exactly as"
+        " in their `iss`. Unset: none.",
+    )
+    oidc_audience: str = Field(default="", description="What `aud` of such a token must hold.")
+    oidc_tenant_claim: str = Field(
+        default="tickrail_tenant",
+        min_length=1,
+        description="The claim that names the tenant, by name or id; `a.b` is `b` inside `a`.",
+    )
+    oidc_scope_claim: str = Field(
+        default="scope",
+        min_length=1,
+        description="The claim that holds scopes (`read`, `run`, `write`, `admin`, and `operator`"
+        " for operators), in a text or a list.",
+    )
+    oidc_scope_map: Names = Field(
+        default=(),
+        examples=["team-leads=read+run+write,platform=operator+read+admin"],
+        description="What other values of that claim grant, such as groups: `value=scope+scope`.",
+    )
+    oidc_default_scopes: Names = Field(
+        default=(), description="Scopes of a token that lacks that claim."
+    )
+    key_pepper: str = secret_field(
         "Mixed into the stored hashes of API keys; the same for every API process for ever."
     )
     secret_keys: Names = Field(
@@ -285,6 +343,54 @@ class Settings(BaseModel):
         description="How long runs may go on after a stop is asked for.",
     )
 
+    # The watchdog
+    watchdog_every: Seconds = Field(
+        default=15.0,
+        ge=1,
+        le=600,
+        description="How often the watchdog looks; a pass over very many jobs takes longer.",
+    )
+    watchdog_late: Seconds = Field(
+        default=30.0,
+        ge=5,
+        le=3600,
+        description="So long after it was due a slot that is neither launched nor skipped is told.",
+    )
+    watchdog_look_back: Seconds = Field(
+        default=3600.0,
+        ge=60,
+        le=86400,
+        description="How far back the watchdog looks for such slots.",
+    )
+    watchdog_webhook: str = secret_field(
+        "Where the watchdog tells operators what it finds: an http or https URL. It may be a"
+        " private address. Unset: in its log and its metrics alone."
+    )
+    watchdog_webhook_secret: str = secret_field(
+        "Signs these calls (Standard Webhooks): `whsec_` and a key in base64."
+    )
+
+    # Traces
+    trace_endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s/]+\S*)?$",
+        examples=["http://127.0.0.1:4318/v1/traces"],
+        description="Where spans are sent, by OTLP over HTTP; needs the extra `tracing`. Unset: no"
+        " traces.",
+    )
+    trace_sample: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        json_schema_extra={"allowed": "a number from 0 to 1"},
+        examples=["0.01"],
+        description="The share of traces begun here that is kept. One that a caller of the API"
+        " began is kept where the caller keeps it.",
+    )
+    trace_headers: str = secret_field(
+        "Headers sent with spans: `name=value` with commas, such as a collector's key."
+    )
+
     # Every process
     name: str = Field(
         default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}",
@@ -323,9 +429,9 @@ class Settings(BaseModel):
     api_key: str = Field(
         default="",
         repr=False,
-        pattern=r"^(trk_[!-~]+)?$",
+        pattern=r"^(trk_[!-~]+|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)?$",
         examples=["trk_<key id>_<secret>"],
-        description="Its API key (`trk_...`).",
+        description="Its API key (`trk_...`), or a token of the issuer.",
     )
     api_timeout: Seconds = Field(
         default=30.0, gt=0, le=3600, description="How long the command line waits for an answer."
@@ -373,13 +479,6 @@ class Settings(BaseModel):
         """What `repr` shows: no password, not even one inside a URL."""
         for name, value in super().__repr_args__():
             yield name, mask_url(value) if isinstance(value, str) else value
-
-
-def mask_url(text: str) -> str:
-    """The text with each password of a URL or of a libpq keyword string replaced."""
-    if "://" in text:
-        text = _URL_PASSWORD.sub(r"\1***@", text)
-    return _WORD_PASSWORD.sub(r"\1***", text) if "password=" in text.lower() else text
 
 
 def default_text(name: str) -> str:
