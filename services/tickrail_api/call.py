@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import EllipsisType
 from typing import Annotated, Any, cast
 from urllib.parse import unquote
 
@@ -19,13 +20,21 @@ from fastapi import Depends, Request
 from starlette.responses import Response
 
 from tickrail.core.clock import Clock
-from tickrail.core.errors import ForbiddenError, InvalidInputError, MalformedError, Problem
+from tickrail.core.errors import (
+    ForbiddenError,
+    InvalidInputError,
+    MalformedError,
+    PreconditionFailedError,
+    Problem,
+)
 from tickrail.core.ids import TenantId
 from tickrail.engine.backfill_requests import BackfillRequests
 from tickrail.engine.calendars import Calendars
 from tickrail.engine.explain import Explainer
 from tickrail.engine.job_rules import Precondition
+from tickrail.engine.job_versions import JobVersions
 from tickrail.engine.jobs import Jobs
+from tickrail.engine.keys import Keys
 from tickrail.engine.launches import Launches
 from tickrail.engine.members import MemberDirectory
 from tickrail.engine.operations import OperationRunner, Operations
@@ -33,15 +42,19 @@ from tickrail.engine.pauses import Pauses
 from tickrail.engine.redrive import Redrives
 from tickrail.formats import decode_icalendar
 from tickrail.runtime.look import Look
-from tickrail.store.engine import ApiDatabase, ApiTransaction
+from tickrail.store.engine import ApiDatabase, ApiTransaction, EgressChangedError
 from tickrail.store.idempotency import StoredAnswer, claim_key, find_answer, keep_answer
-from tickrail.store.tenancy import Caller
+from tickrail.store.operator import OperatorTransaction
+from tickrail.store.tenancy import BaseTransaction, Caller
+from tickrail_api.addresses import TrustedProxies
 from tickrail_api.auth import Authenticator, Principal
 from tickrail_api.bodies import parse_body
-from tickrail_api.problems import unknown_parameter
+from tickrail_api.limiter import RequestLimiter
+from tickrail_api.query import check_given_once, described
+from tickrail_api.threads import directly
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_ETAG = re.compile(r'"([1-9]\d{0,8})"')
+_ETAG = re.compile(r'(W/)?"([1-9]\d{0,8})"')
 _TENANT_HEADER = "Tickrail-Tenant"
 
 
@@ -52,7 +65,11 @@ class Parts:
     database: ApiDatabase
     clock: Clock
     authenticator: Authenticator
+    limiter: RequestLimiter
+    proxies: TrustedProxies
+    keys: Keys
     jobs: Jobs
+    versions: JobVersions
     pauses: Pauses
     backfills: BackfillRequests
     operations: Operations
@@ -63,24 +80,41 @@ class Parts:
     members: MemberDirectory
     explainer: Explainer
     look: Look
+    topic_prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A JSON answer before it is sent."""
+    """A JSON answer before it is sent. `once`: members that are told once and kept nowhere."""
 
     document: Any
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    once: Sequence[str] = ()
 
     def response(self) -> Response:
         """As the framework sends it."""
         return _response(self.stored())
 
     def stored(self) -> StoredAnswer:
-        """As it is kept."""
+        """As bytes."""
         body = b"" if self.document is None else orjson.dumps(self.document)
         return StoredAnswer(self.status, dict(self.headers), body)
+
+    def kept(self) -> StoredAnswer:
+        """As it is kept for a repeated request: null where something is told once."""
+        if not self.once:
+            return self.stored()
+        document = {**self.document, **dict.fromkeys(self.once)}
+        return Answer(document, self.status, self.headers).stored()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A write that is ready: its effect, and the queues of the jobs that it will make."""
+
+    effect: Callable[[ApiTransaction], Answer]
+    queues: Collection[str]
 
 
 class ReplayError(Exception):
@@ -111,9 +145,9 @@ class Call:
         self.principal = principal
         self._request = request
         self.caller = Caller(
-            actor=f"key:{principal.key_id}",
+            actor=principal.actor,
             request_id=request.scope["tickrail.request_id"],
-            address=request.client.host if request.client is not None else "",
+            address=request.scope.get("tickrail.address", ""),
         )
         self._tenant = principal.tenant
         named = request.headers.get(_TENANT_HEADER)
@@ -142,14 +176,17 @@ class Call:
         return self._tenant is not None
 
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
-        """The JSON value of the body; None for an empty one.
+        """The JSON value of the body; None for an empty one, where there need be none.
 
         Raises:
             MalformedError: it is not JSON within the bounds.
+            InvalidInputError: it is empty.
         """
-        return parse_body(
-            self._request.scope["tickrail.body"], self._request.headers.get("content-type")
-        )
+        body = self._request.scope["tickrail.body"]
+        if not body and described(self._request)[1].get("requestBody", {}).get("required"):
+            problem = Problem("", "is empty", "an object")
+            raise InvalidInputError("The body is not valid.", [problem])
+        return parse_body(body, self._request.headers.get("content-type"))
 
     def calendar_document(self) -> Any:  # noqa: ANN401 - as above
         """The document of a calendar: a body of `text/calendar` stands as its `icalendar`.
@@ -175,30 +212,111 @@ class Call:
 
     def egress(self) -> Mapping[str, Any] | None:
         """The tenant's egress lists, read before the transaction of a write."""
-        with self.parts.database.tenant(self.tenant, self.caller) as tx:
-            return tx.egress()
+        return self.parts.database.egress(self.tenant)
 
-    def write(self, effect: Callable[[ApiTransaction], Answer]) -> Response:
+    def write_checked(self, prepare: Callable[[Mapping[str, Any] | None], Prepared]) -> Response:
+        """As `write`, of what is first held against the tenant's egress lists, which takes a while.
+
+        The lists are those that this process knows. The transaction finds out whether they still
+        are the tenant's, and a refusal may be due to old ones: then it is done again with new ones.
+
+        Raises:
+            InProgressError, IdempotencyMismatchError: as `write`.
+        """
+        database = self.parts.database
+        egress = database.known_egress(self.tenant)
+        while True:
+            try:
+                prepared = prepare(egress)
+            except InvalidInputError:
+                known, egress = egress, self.egress()
+                if egress == known:
+                    raise
+                continue
+            try:
+                return self.write(prepared.effect, prepared.queues, egress)
+            except EgressChangedError:
+                egress = database.known_egress(self.tenant)
+
+    def write(
+        self,
+        effect: Callable[[ApiTransaction], Answer],
+        queues: Collection[str] = (),
+        egress: Mapping[str, Any] | EllipsisType | None = ...,
+    ) -> Response:
         """Run an effect in a transaction; its answer is kept there if the request has a key.
+
+        Args:
+            effect: what is done.
+            queues: of the jobs that it will make.
+            egress: by which their targets were checked, if they were.
 
         Raises:
             InProgressError: the same request is still running.
             IdempotencyMismatchError: the key was used for another one.
         """
         key = self._idempotency_key()
-        with self.parts.database.tenant(self.tenant, self.caller) as tx:
-            if key is not None:
-                claim_key(tx.base, key)
-                kept = find_answer(tx.base, key, self._fingerprint())
-                if kept is not None:
-                    raise ReplayError(kept)
-            if self.principal.operator:
-                tx.audit("operator.write", f"{self._request.method} {self._request.url.path}"[:500])
-            answer = effect(tx)
-            stored = answer.stored()
-            if key is not None:
-                keep_answer(tx.base, key, self._fingerprint(), stored)
-        return _response(stored)
+        with self.parts.database.tenant(self.tenant, self.caller, queues, egress) as tx:
+
+            def audited() -> Answer:
+                if self.principal.operator:
+                    about = f"{self._request.method} {self._request.url.path}"
+                    tx.audit("operator.write", about[:500])
+                return effect(tx)
+
+            answer = self._once(tx.base, key, audited)
+        return answer.response()
+
+    def _once(self, base: BaseTransaction, key: str | None, effect: Callable[[], Answer]) -> Answer:
+        """Run an effect unless its answer is kept under the key; else keep it there.
+
+        Raises:
+            ReplayError: it is kept.
+            InProgressError, IdempotencyMismatchError: as `write`.
+        """
+        if key is None:
+            return effect()
+        claim_key(base, key)
+        kept = find_answer(base, key, self._fingerprint())
+        if kept is not None:
+            raise ReplayError(kept)
+        answer = effect()
+        keep_answer(base, key, self._fingerprint(), answer.kept())
+        return answer
+
+    @contextmanager
+    def read_here(self) -> Iterator[ApiTransaction | OperatorTransaction]:
+        """A transaction for reading: the tenant's, or an operator's who names none."""
+        if self.for_tenant:
+            with self.read() as tx:
+                yield tx
+        else:
+            with self.parts.database.operator(self.caller) as base:
+                yield base
+
+    def write_here(
+        self, effect: Callable[[ApiTransaction | OperatorTransaction], Answer]
+    ) -> Response:
+        """As `write`, for the tenant or, where an operator names none, the installation.
+
+        Raises:
+            InProgressError, IdempotencyMismatchError: as `write`.
+        """
+        return self.write(effect) if self.for_tenant else self.write_installation(effect)
+
+    def write_installation(self, effect: Callable[[OperatorTransaction], Answer]) -> Response:
+        """As `write`, of an operator's request that names no tenant.
+
+        Raises:
+            ForbiddenError: it names one.
+            InProgressError, IdempotencyMismatchError: as `write`.
+        """
+        if self.for_tenant:
+            raise ForbiddenError(f"This is the installation's: leave {_TENANT_HEADER} out.")
+        key = self._idempotency_key()
+        with self.parts.database.operator(self.caller) as tx:
+            answer = self._once(tx.base, key, lambda: effect(tx))
+        return answer.response()
 
     def replay(self) -> None:
         """Answer at once where the answer is kept.
@@ -208,10 +326,15 @@ class Call:
             IdempotencyMismatchError: the key was used for another request.
         """
         key = self._idempotency_key()
-        if key is None or self._tenant is None:
+        if key is None:
             return
-        with self.parts.database.tenant(self._tenant, self.caller) as tx:
-            kept = find_answer(tx.base, key, self._fingerprint())
+        kept: StoredAnswer | None = None
+        if self._tenant is not None:
+            with self.parts.database.tenant(self._tenant, self.caller) as tx:
+                kept = find_answer(tx.base, key, self._fingerprint())
+        elif self.principal.operator:
+            with self.parts.database.operator(self.caller) as own:
+                kept = find_answer(own.base, key, self._fingerprint())
         if kept is not None:
             raise ReplayError(kept)
 
@@ -220,19 +343,33 @@ class Call:
 
         Raises:
             MalformedError: they hold something else than versions.
+            PreconditionFailedError: no version that they hold can match.
         """
-        if self._request.headers.get("if-none-match", "").strip() == "*":
+        unless = self._lines("if-none-match")
+        if unless is not None:
+            if unless.strip() != "*":
+                raise MalformedError("If-None-Match takes * alone: create only.")
             return Precondition(exists=False)
-        given = self._request.headers.get("if-match")
+        given = self._lines("if-match")
         if given is None:
             return Precondition()
         if given.strip() == "*":
             return Precondition(exists=True)
         found = [_ETAG.fullmatch(tag.strip()) for tag in given.split(",")]
-        versions = [int(tag[1]) for tag in found if tag is not None]
-        if len(versions) != len(found):
+        tags = [tag for tag in found if tag is not None]
+        if len(tags) != len(found):
             raise MalformedError('If-Match holds versions as answered in ETag, such as "7", or *.')
-        return Precondition(frozenset(versions), exists=True)
+        versions = frozenset(int(tag[2]) for tag in tags if not tag[1])
+        if not versions:
+            raise PreconditionFailedError(
+                'If-Match compares strongly: a weak tag such as W/"7" matches nothing; write "7".'
+            )
+        return Precondition(versions, exists=True)
+
+    def _lines(self, name: str) -> str | None:
+        """A header that is a list: all its lines are one (RFC 9110, 5.3); None: there is none."""
+        lines = self._request.headers.getlist(name)
+        return ", ".join(lines) if lines else None
 
     def _idempotency_key(self) -> str | None:
         if self._request.method != "POST":
@@ -251,12 +388,42 @@ class Call:
         return hashlib.sha256(about.encode("utf-8", "replace") + body).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a route demands of a key: a scope (None: it demands one itself), an operator's."""
+
+    scope: str | None
+    operators: bool
+
+
+DEMANDS: dict[Callable[..., object], Demand] = {}
+"""By the dependency of the route; the OpenAPI document tells them."""
+
+
 def parts_of(request: Request) -> Parts:
     """What this application was built from."""
     return cast("Parts", request.app.state.parts)
 
 
-def needs(scope: str | None, *, operator: bool = False) -> Callable[[Request], Call]:
+def identify(request: Request) -> Principal:
+    """Who makes a request, and from where, which is noted for the log.
+
+    Raises:
+        TickrailError: as `Authenticator.authenticate`.
+    """
+    parts = parts_of(request)
+    values = [v for k, v in request.scope["headers"] if k == b"authorization"]
+    address = parts.proxies.client(
+        request.client.host if request.client is not None else "",
+        request.headers.getlist("x-forwarded-for"),
+    )
+    request.scope["tickrail.address"] = address
+    return parts.authenticator.authenticate(values, address)
+
+
+def needs(
+    scope: str | None, *, operator: bool = False
+) -> Callable[[Request], Coroutine[Any, Any, Call]]:
     """The dependency of a route: an authenticated call whose key has a scope.
 
     Args:
@@ -264,32 +431,29 @@ def needs(scope: str | None, *, operator: bool = False) -> Callable[[Request], C
         operator: whether only operators' keys may.
     """
 
+    @directly
     def authenticated(request: Request) -> Call:
         parts = parts_of(request)
-        values = [v for k, v in request.scope["headers"] if k == b"authorization"]
-        principal = parts.authenticator.authenticate(values)
+        principal = identify(request)
+        fields, refused = parts.limiter.admit(principal)
+        request.scope["tickrail.fields"].update(fields)
+        if refused is not None:
+            request.scope["tickrail.caller"] = principal.actor
+            raise refused
         if scope is not None:
             principal.demand(scope)
         if operator and not principal.operator:
             raise ForbiddenError(
                 "This is for operators' keys: `tickrail bootstrap` without `--tenant` makes one."
             )
+        check_given_once(request)
         call = Call(request, parts, principal)
-        call.replay()
+        if scope is not None:  # a route that demands one itself answers by `write`, after that
+            call.replay()
         return call
 
+    DEMANDS[authenticated] = Demand(scope, operators=operator)
     return authenticated
-
-
-def no_parameters(request: Request) -> None:
-    """The dependency of a route that takes no query parameters.
-
-    Raises:
-        InvalidInputError: there are some.
-    """
-    if request.query_params:
-        problems: list[Problem] = [unknown_parameter(n, ()) for n in request.query_params]
-        raise InvalidInputError("A query parameter is not valid.", problems)
 
 
 Asks = Annotated[Call, Depends(needs(None))]

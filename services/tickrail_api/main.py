@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from datetime import UTC, timedelta
 from importlib.metadata import version
 from math import inf, nan
 
 import structlog
-import uvicorn
 
 from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
@@ -19,21 +18,27 @@ from tickrail.engine.members import Census
 from tickrail.engine.presence import ABSENT_AFTER
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.runtime import service
-from tickrail.runtime.http import StatusServer, listen_error
+from tickrail.runtime.certificates import Certificates
+from tickrail.runtime.http import StatusServer
 from tickrail.runtime.look import Look
 from tickrail.runtime.loop import LoopThread, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
+from tickrail.runtime.tracing import start_tracing
 from tickrail.store.cipher import SecretCipher
 from tickrail.store.engine import ApiDatabase, read_overdue
+from tickrail.store.history import read_days
 from tickrail.store.installation import read_installation
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.workers import count_workers
 from tickrail_api.app import ApiSettings, create_app
+from tickrail_api.edge import EdgeSettings
+from tickrail_api.oidc import oidc_settings
+from tickrail_api.routes.status import STOPPING
+from tickrail_api.server import Bounds, Server, listen
 
 _FINISH_WITHIN = 20
 """Seconds for requests that are under way when the process is asked to stop."""
-_BACKLOG = 1024
 STUCK_AFTER = 120.0
 """Seconds; above what one turn can wait for a PostgreSQL that is frozen: for a connection of the
 pool, the pool's look at it (32 s), a new one to each server, and a statement (32 s)."""
@@ -56,16 +61,21 @@ class Api:
         self._clock = clock
         egress = EgressPolicy.parse(",".join(settings.egress_allow), ",".join(settings.egress_deny))
         cipher = SecretCipher(settings.secret_keys)
-        self._metrics = PrometheusMetrics()
+        self._tracing = start_tracing(settings, "api")
+        self._metrics = PrometheusMetrics("api", trace=self._tracing.trace_id)
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="api")
         self._database: ApiDatabase | None = None
         self._look: Look | None = None
         self._coordinator: EtcdCoordinator | None = None
         self._census: Census | None = None
         self._thread: threading.Thread | None = None
-        self._operations: LoopThread | None = None
-        self._watching: LoopThread | None = None
+        self._stopping = threading.Event()
+        self._loops: list[LoopThread] = []
+        self._looks: LoopThread | None = None
+        self._certificates = Certificates(settings, clock, self._metrics)
+        self._history = timedelta(days=settings.history_days)
         self._overdue = (-inf, nan)
+        self._days = (nan, nan)
         self._serving: Mapping[str, int] = {}
         self._status = StatusServer(
             settings.status_host,
@@ -77,7 +87,7 @@ class Api:
         self._status.start()
         listener: socket.socket | None = None
         try:
-            listener = _listen(settings.api_host, settings.api_port)
+            listener = listen(settings.api_host, settings.api_port, reuse=settings.api_reuse_port)
             database = DatabaseSettings(
                 settings.database_url, name=settings.name, prepare=settings.prepare_statements
             )
@@ -96,10 +106,19 @@ class Api:
                     egress=egress,
                     cipher=cipher,
                     topic_prefix=settings.topic_prefix,
+                    failures=settings.api_key_failures,
+                    trusted_proxies=settings.api_trusted_proxies,
+                    oidc=oidc_settings(**settings.group("oidc")),
+                    edge=EdgeSettings(
+                        origins=frozenset(settings.api_cors_origins),
+                        hsts=settings.api_hsts,
+                        body_within=settings.api_body_timeout,
+                    ),
                 ),
                 clock,
                 self._metrics,
                 self._coordinator,
+                self._tracing.tracer,
             )
         except BaseException:
             if listener is not None:
@@ -109,38 +128,21 @@ class Api:
         self._database = app.state.parts.database
         runner = app.state.parts.runner
         self._look = app.state.parts.look
-        self._operations = LoopThread(
-            "operations", runner.run_once, clock, stuck_after=STUCK_AFTER, metrics=self._metrics
+        runner.wake = self._start_loop("operations", runner.run_once).wake
+        self._looks = self._start_loop("overdue jobs", self._look_at_jobs)
+        self._start_loop("keys", app.state.parts.authenticator.run_once)
+        bounds = Bounds(
+            connections=settings.api_connections,
+            head=settings.api_head_timeout,
+            idle=settings.api_idle_timeout,
+            finish=_FINISH_WITHIN,
         )
-        runner.wake = self._operations.wake
-        self._operations.start()
-        self._watching = LoopThread(
-            "overdue jobs",
-            self._look_at_jobs,
-            clock,
-            stuck_after=STUCK_AFTER,
-            metrics=self._metrics,
-        )
-        self._watching.start()
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                # Lines are written by the edge, in this project's form.
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                # The peer is who the connection says; no header may name another.
-                proxy_headers=False,
-                timeout_graceful_shutdown=_FINISH_WITHIN,
-            )
-        )
+        self._server = Server(app, bounds, clock)
+        self._stopping = app.state.stopping
+        self._drain_delay = settings.api_drain_delay
         self.port: int = listener.getsockname()[1]
         self._thread = threading.Thread(
-            target=self._server.run, args=([listener],), name="api", daemon=True
+            target=self._server.run, args=(listener,), name="api", daemon=True
         )
         self._thread.start()
         host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
@@ -152,17 +154,26 @@ class Api:
             partitions=installation.partitions,
         )
 
+    def _start_loop(self, name: str, run_once: Callable[[], float]) -> LoopThread:
+        loop = LoopThread(
+            name, run_once, self._clock, stuck_after=STUCK_AFTER, metrics=self._metrics
+        )
+        loop.start()
+        self._loops.append(loop)
+        return loop
+
     def health(self) -> Mapping[str, str]:
         """What makes this process worth restarting."""
         why = self.failed()
         found = {} if why is None else {"server": why}
-        loops = [loop for loop in (self._operations, self._watching) if loop is not None]
-        return {**found, **troubles(loops, self._clock)}
+        return {**found, **troubles(self._loops, self._clock)}
 
     def missing(self) -> Mapping[str, str]:
         """What is missing for the API to answer; itself answers within about two seconds."""
         if self._look is None:
             return {"start": "the database is being looked at"}
+        if self._stopping.is_set():
+            return STOPPING
         return self._look.read()
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -176,13 +187,19 @@ class Api:
         at, overdue = self._overdue
         known = self._clock.monotonic() - at <= _KNOWN_FOR
         self._metrics.gauge("jobs_overdue_seconds", overdue if known else nan)
+        ahead, late = self._days if known else (nan, nan)
+        self._metrics.gauge("history_ahead_days", ahead)
+        self._metrics.gauge("history_late_days", late)
+        if self._looks is not None:
+            self._metrics.gauge("server_up", self._looks.last_error is None, server="postgres")
+        self._certificates.look()
         for queue, count in self._serving.items():
             value = float(count) if known and count >= 0 else nan
             self._metrics.gauge("queue_workers", value, queue=queue)
         return self._metrics.render(accept)
 
     def _look_at_jobs(self) -> float:
-        """See how late the tick is and who serves the queues.
+        """See how late the tick is, who serves the queues, and which days the history has.
 
         No scheduler tells this of partitions that it does not own, no worker of the others.
         """
@@ -190,8 +207,12 @@ class Api:
             with self._database.installation() as tx:
                 overdue = read_overdue(tx)
                 serving = count_workers(tx, ABSENT_AFTER)
+                days, today = read_days(tx), tx.now.astimezone(UTC).date()
             # A queue that is gone keeps its line, of which nothing is known any more.
             self._serving = {**dict.fromkeys(self._serving, -1), **serving}
+            if days is not None:
+                late = (tx.now - self._history).astimezone(UTC).date() - days.oldest
+                self._days = ((days.newest - today).days, max(0, late.days))
             self._overdue = (self._clock.monotonic(), overdue)
         return _LOOK_EVERY
 
@@ -201,33 +222,23 @@ class Api:
         return "the server has ended" if ended else None
 
     def stop(self) -> None:
-        """Take no more connections, finish the requests under way, close the pool."""
-        self._server.should_exit = True
+        """Say so, wait for balancers, take no more connections, finish what is under way."""
+        self._stopping.set()
+        if self._drain_delay:
+            log.info("draining", seconds=self._drain_delay)
+            threading.Event().wait(self._drain_delay)
+        self._server.stop()
         if self._thread is not None:
             self._thread.join(_FINISH_WITHIN + 5.0)
-        if self._operations is not None:
+        for loop in self._loops:
             # A batch under way is finished, or rolled back and done by another process.
-            self._operations.stop(_FINISH_WITHIN)
-        if self._watching is not None:
-            self._watching.stop(_FINISH_WITHIN)
+            loop.stop(_FINISH_WITHIN)
         if self._database is not None:
             self._database.close()
         if self._coordinator is not None:
             self._coordinator.close()
+        self._tracing.close()
         self._status.stop()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """The socket that requests come to.
-
-    Raises:
-        SettingsError: the address cannot be listened on; names the setting.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as e:
-        raise listen_error(e, host, port, ("api_host", "api_port")) from e
 
 
 def run(settings: Settings) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Literal
@@ -12,18 +13,24 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from tickrail_api.call import DEMANDS
+from tickrail_api.refusals import Operation, describe
 from tickrail_api.schemas.backfill import CancelBackfill, NewBackfill
 from tickrail_api.schemas.base import ProblemDocument
 from tickrail_api.schemas.calendar import NewCalendar
 from tickrail_api.schemas.dead_letter import PurgeMany, Redrive, RedriveMany
 from tickrail_api.schemas.job import NewJob, Pause, Resume, SkipNext, Trigger
+from tickrail_api.schemas.job_batch import NewJobs
+from tickrail_api.schemas.key import NewApiKey, RotateApiKey
 from tickrail_api.schemas.operation import PauseMany, ResumeMany
 from tickrail_api.schemas.other import PreviewRequest
-from tickrail_api.schemas.queue import NewQueue, PauseQueue
+from tickrail_api.schemas.queue import NewQueue, NewTenant, PauseQueue, TenantReason
 from tickrail_api.schemas.secret import NewSecret
+from tickrail_api.schemas.usage import QuotaSettings
 
 REQUESTS: Sequence[type[BaseModel]] = (
     NewJob,
+    NewJobs,
     Pause,
     Resume,
     SkipNext,
@@ -38,8 +45,13 @@ REQUESTS: Sequence[type[BaseModel]] = (
     RedriveMany,
     PurgeMany,
     NewSecret,
+    NewApiKey,
+    RotateApiKey,
     NewQueue,
     PauseQueue,
+    NewTenant,
+    TenantReason,
+    QuotaSettings,
 )
 """The documents that requests hold; answers come with their routes."""
 _REF = "#/components/schemas/{model}"
@@ -49,13 +61,51 @@ offset, answered in UTC; durations are `30s`, `5m`, `1h30m`, `2d`. Errors are
 `application/problem+json`. Lists are pages: `limit`, `cursor`, `next_cursor`. Every POST takes an
 `Idempotency-Key`. Every path that takes a job's id also takes `name:<name>`."""
 
-_HEADERS = {
-    "Tickrail-Tenant": "With an operator's key: the tenant to work for, by id or name; audited.",
-    "Idempotency-Key": "1 to 255 visible ASCII characters. The same request again within 24 hours"
-    " gets the same answer, with `Idempotent-Replay: true`.",
-    "If-Match": 'Go on only if the job is at one of these versions, as answered in ETag: `"7"`.',
-    "If-None-Match": "`*`: create only.",
+_SECURITY = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "trk_<id>_<secret>",
+        "description": "An API key of a tenant, or an operator's.",
+    },
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "A token of an issuer that the installation trusts (OpenID Connect), where"
+        " one is set.",
+    },
 }
+_PAUSE = re.compile(r"[.;:](?:\s|$)")
+_UNCONDITIONAL = {
+    ("post", "/v1/queues/{name}/pause"),
+    ("post", "/v1/queues/{name}/resume"),
+    ("delete", "/v1/tenants/{tenant}"),
+    ("post", "/v1/tenants/{tenant}/suspend"),
+    ("post", "/v1/tenants/{tenant}/resume"),
+    ("put", "/v1/quotas/notify"),
+}
+"""What is right at every version of its subject, and so looks at none."""
+_VERSION = r'"[1-9][0-9]{0,8}"'
+_HEADERS = {
+    "Tickrail-Tenant": (
+        "With an operator's key: the tenant to work for, by id or name; audited.",
+        r"^[a-z0-9][a-z0-9._-]{0,127}$",
+        "acme",
+    ),
+    "Idempotency-Key": (
+        "1 to 255 visible ASCII characters. The same request has the same answer for 24 hours.",
+        r"^[!-~]{1,255}$",
+        "0195a1b2-3c4d-7e5f-8a6b-7c8d9e0f1a2b",
+    ),
+    "If-Match": (
+        'Only if it is at one of these versions, as answered in ETag: `"7"`; `*`: if it is there.',
+        rf"^(\*|{_VERSION}(, ?{_VERSION}){{0,9}})$",
+        '"7"',
+    ),
+    "If-None-Match": ("`*`: create only.", r"^\*$", "*"),
+}
+"""Headers of requests: what they mean and their form."""
 
 
 def body(
@@ -93,6 +143,12 @@ def answers(model: type[BaseModel], example: object, *statuses: int) -> dict[int
     }
 
 
+def refusal(model: type[BaseModel], example: object, status: int) -> dict[int | str, Any]:
+    """What a route says of an answer that is no success and no problem document."""
+    content = {_JSON: {"examples": {"answer": {"value": example}}}}
+    return {status: {"model": model, "description": "Not now.", "content": content}}
+
+
 def page(example: object) -> dict[str, Any]:
     """The example of a page of one item."""
     return {"items": [example], "next_cursor": None}
@@ -122,10 +178,11 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
         schemas.update(definitions["$defs"])
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        components["securitySchemes"] = _SECURITY
+        _tell_demands(app, document)
         for path, operations in document["paths"].items():
             for verb, operation in operations.items():
-                _finish(path, verb, operation)
+                _finish(document, path, verb, operation)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -144,19 +201,39 @@ def _restore_examples(app: FastAPI, document: dict[str, Any]) -> None:
                 _copy_examples(request, operation["requestBody"])
 
 
+def _tell_demands(app: FastAPI, document: dict[str, Any]) -> None:
+    """Say for programs what key each operation needs; its description says it for people."""
+    for route in app.state.routes:
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
+        demands = [DEMANDS[d.call] for d in route.dependant.dependencies if d.call in DEMANDS]
+        for verb in route.methods or ():
+            operation = document["paths"][route.path_format][verb.lower()]
+            for demand in demands:
+                # A route that demands one itself says which.
+                operation.setdefault("x-tickrail-scope", demand.scope)
+                operation["x-tickrail-operators"] = demand.operators
+
+
 def _copy_examples(written: Mapping[str, Any], shown: dict[str, Any]) -> None:
     for kind, content in written.get("content", {}).items():
         if "examples" in content:
             shown["content"][kind]["examples"] = content["examples"]
 
 
-def _finish(path: str, verb: str, operation: dict[str, Any]) -> None:
+def _title(description: str) -> str:
+    """The beginning of a description, up to its first pause."""
+    return _PAUSE.split(" ".join(description.split()), maxsplit=1)[0]
+
+
+def _finish(document: dict[str, Any], path: str, verb: str, operation: dict[str, Any]) -> None:
     """What every operation has: security, headers and the form of errors."""
     operation["responses"].pop("422", None)
+    operation["summary"] = _title(operation["description"])
     if not path.startswith("/v1/"):
         operation["security"] = []
         return
-    operation["security"] = [{"key": []}]
+    operation["security"] = [{name: []} for name in _SECURITY]
     headers = ["Tickrail-Tenant"]
     if verb == "post":
         headers.append("Idempotency-Key")
@@ -166,22 +243,19 @@ def _finish(path: str, verb: str, operation: dict[str, Any]) -> None:
         "/v1/queues/{name}",
         "/v1/tenants/{tenant}",
     )
-    if verb != "get" and path.startswith(versioned):
+    if verb != "get" and path.startswith(versioned) and (verb, path) not in _UNCONDITIONAL:
         headers.append("If-Match")
-    if verb == "put":
+    if verb == "put" and (verb, path) not in _UNCONDITIONAL:
         headers.append("If-None-Match")
     operation.setdefault("parameters", []).extend(
         {
             "name": name,
             "in": "header",
             "required": False,
-            "description": _HEADERS[name],
-            "schema": {"type": "string"},
+            "description": _HEADERS[name][0],
+            "schema": {"type": "string", "pattern": _HEADERS[name][1]},
+            "example": _HEADERS[name][2],
         }
         for name in headers
     )
-    problem = {"schema": {"$ref": _REF.format(model="ProblemDocument")}}
-    operation["responses"]["default"] = {
-        "description": "An error.",
-        "content": {"application/problem+json": problem},
-    }
+    describe(document, Operation(path, verb, frozenset(headers)), operation["responses"])

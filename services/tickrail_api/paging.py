@@ -130,8 +130,10 @@ def read_name(text: str) -> str:
     return text
 
 
-def number_after(page: PageParameters, scope: Sequence[object], default: int) -> int:
-    """The number after which a list goes on that is sorted by a number.
+def number_after(
+    page: PageParameters, scope: Sequence[object], default: int, most: int = _MOST
+) -> int:
+    """The number after which a list goes on that is sorted by a number, `most` at most.
 
     Raises:
         InvalidInputError: the cursor is not one of this list's.
@@ -139,7 +141,7 @@ def number_after(page: PageParameters, scope: Sequence[object], default: int) ->
     found = page.position(scope, 1)
     if found is None:
         return default
-    if type(found[0]) is not int or not 0 <= found[0] <= _MOST:
+    if type(found[0]) is not int or not 0 <= found[0] <= most:
         raise _bad_cursor()
     return found[0]
 
@@ -177,6 +179,20 @@ def instant_parameter(name: str, text: str | None) -> datetime | None:
         raise bad_parameter(
             name, f"is {text[:60]!r}", "an instant with offset: 2026-03-01T09:00:00Z"
         ) from None
+
+
+def range_parameters(
+    low: tuple[str, str | None], high: tuple[str, str | None]
+) -> tuple[datetime | None, datetime | None]:
+    """The two ends of a range of time, each a parameter's name and text.
+
+    Raises:
+        InvalidInputError: one is no instant, or the range ends before it begins.
+    """
+    since, until = instant_parameter(*low), instant_parameter(*high)
+    if since is not None and until is not None and until < since:
+        raise bad_parameter(high[0], f"is before {low[0]}", "the same instant or a later one")
+    return since, until
 
 
 def tag_parameters(tags: Sequence[str]) -> list[tuple[str, str | None]]:

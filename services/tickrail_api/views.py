@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from tickrail.core.definition import instant_text, parse_plan
+import orjson
+
+from tickrail.core.definition import Plan, completed, instant_text, parse_plan
 from tickrail.core.errors import TickrailError
 from tickrail.core.explain import Explanation
+from tickrail.core.ids import JobId
 from tickrail.core.lint import LintWarning
 from tickrail.core.policies import PRIORITIES
 from tickrail.core.ports_api import AttemptRecord, JobRecord
@@ -18,15 +22,19 @@ from tickrail.core.states import State, shown
 from tickrail.core.words import plan_words
 from tickrail.engine.ledger import Kind, SlotRow
 from tickrail.engine.run_logs import RunLog
-from tickrail_api.schemas.base import Document
 from tickrail_api.schemas.job import JobDocument, Misfire, Retry
 
+# Asked for each job of a list: the model itself takes far longer to tell.
+_JOB_FIELDS = tuple(JobDocument.model_fields)
+_INNER_FIELDS = {"misfire": tuple(Misfire.model_fields), "retry": tuple(Retry.model_fields)}
+_KNOWN_WORDS = 4096
+"""Plans whose words are known: reading one takes longer than all else that a job's row needs."""
 _NO_RESULT = {"outcome": None, "code": None, "message": "", "body": ""}
 _KINDS = {Kind.LAUNCHED: "launched", Kind.SKIPPED: "skipped", Kind.UPCOMING: "upcoming"}
 
 
-def job_document(job: JobRecord) -> dict[str, Any]:
-    """A job."""
+def job_document(job: JobRecord, plan: Plan | None = None) -> dict[str, Any]:
+    """A job; `plan`: its plan, where the caller has read it."""
     return {
         "id": str(job.id),
         **ordered(job.definition),
@@ -36,17 +44,20 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "next_run_at": instant_text(job.next_run_at),
         "last_launch": None if job.last_launch is None else launch_document(job.last_launch),
         "partition": job.partition,
-        "schedule_words": _words(job),
+        "schedule_words": _words(job) if plan is None else plan_words(plan),
         "skip_next": job.skip_next,
         "error": job.error,
+        "silent_since": instant_text(job.silent_since),
         "created_at": instant_text(job.created_at),
         "updated_at": instant_text(job.updated_at),
     }
 
 
-def job_answer(job: JobRecord, hints: Iterable[LintWarning]) -> dict[str, Any]:
+def job_answer(
+    job: JobRecord, hints: Iterable[LintWarning], plan: Plan | None = None
+) -> dict[str, Any]:
     """One job with what is probably not meant in it."""
-    return {**job_document(job), "lint": [lint_document(w) for w in hints]}
+    return {**job_document(job, plan), "lint": [lint_document(w) for w in hints]}
 
 
 def lint_document(warning: LintWarning) -> dict[str, str]:
@@ -56,15 +67,15 @@ def lint_document(warning: LintWarning) -> dict[str, str]:
 
 def ordered(definition: Mapping[str, Any]) -> dict[str, Any]:
     """A definition in the order of its documentation: the database keeps no order of fields."""
-    whole: dict[str, Any] = {**_as(JobDocument, definition)}
-    for name, model in (("misfire", Misfire), ("retry", Retry)):
-        whole[name] = _as(model, definition[name])
+    whole = _in_order(_JOB_FIELDS, completed(definition))
+    for name, fields in _INNER_FIELDS.items():
+        whole[name] = _in_order(fields, definition[name])
     return whole
 
 
-def _as(model: type[Document], found: Mapping[str, Any]) -> dict[str, Any]:
-    names = [*model.model_fields, *(name for name in found if name not in model.model_fields)]
-    return {name: found[name] for name in names if name in found}
+def _in_order(fields: Iterable[str], found: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: found[name] for name in fields if name in found}
+    return known if len(known) == len(found) else {**known, **found}
 
 
 def launch_document(launch: LaunchRecord) -> dict[str, Any]:
@@ -187,7 +198,12 @@ def etag(job: JobRecord) -> dict[str, str]:
 
 def _words(job: JobRecord) -> str | None:
     """The schedule in words; None where this version cannot read it."""
+    return _words_of(job.id, orjson.dumps(job.plan), job.defined_at)
+
+
+@lru_cache(maxsize=_KNOWN_WORDS)
+def _words_of(job: JobId, plan: bytes, defined_at: datetime) -> str | None:
     try:
-        return plan_words(parse_plan(job.plan, job=job.id, now=job.defined_at))
+        return plan_words(parse_plan(orjson.loads(plan), job=job, now=defined_at))
     except TickrailError:
         return None

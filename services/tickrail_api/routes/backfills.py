@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from tickrail.core.backfill import BackfillState
@@ -29,8 +29,9 @@ from tickrail_api.schemas.backfill import (
     NewBackfill,
 )
 from tickrail_api.schemas.backfill import BackfillPreview as PreviewDocument
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["backfills"])
+router = Routes(tags=["backfills"])
 
 
 def backfill_document(record: BackfillRecord) -> dict[str, Any]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import Field
 from starlette.responses import Response
 
 from tickrail.core.definition import instant_text
 from tickrail.core.ports_api import CalendarRecord, Transaction
 from tickrail.engine.calendars import CalendarChange, MovedJob, require_calendar
-from tickrail_api.call import Administers, Answer, Reads, no_parameters
+from tickrail_api.call import Administers, Answer, Reads
 from tickrail_api.openapi import answers, body, merge_patch, page, text_calendar
 from tickrail_api.paging import PageParameters, Parameters, listed, name_after
+from tickrail_api.query import no_parameters
 from tickrail_api.schemas.calendar import (
     CALENDAR,
     ICALENDAR,
@@ -27,8 +28,9 @@ from tickrail_api.schemas.calendar import (
     NewCalendar,
     PutCalendar,
 )
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["calendars"])
+router = Routes(tags=["calendars"])
 plain = [Depends(no_parameters)]
 _SCOPE = ["calendars"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -62,9 +62,10 @@ from tickrail_api.schemas.dead_letter import (
 )
 from tickrail_api.schemas.launch import LAUNCH, Launch
 from tickrail_api.schemas.operation import OPERATION, Operation
+from tickrail_api.threads import Routes
 from tickrail_api.views import launch_document
 
-router = APIRouter(tags=["dead letters"])
+router = Routes(tags=["dead letters"])
 _ATTEMPTS = 50
 
 

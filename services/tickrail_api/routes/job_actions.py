@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -39,9 +39,10 @@ from tickrail_api.schemas.job import (
 from tickrail_api.schemas.launch import LAUNCH, SLOT, Launch, Ledger
 from tickrail_api.schemas.other import SLOT as UPCOMING_SLOT
 from tickrail_api.schemas.other import Upcoming
+from tickrail_api.threads import Routes
 from tickrail_api.views import etag, job_document, launch_document, ledger_document, slot_document
 
-router = APIRouter(tags=["jobs"])
+router = Routes(tags=["jobs"])
 
 
 class UpcomingQuery(Parameters):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -41,6 +41,7 @@ from tickrail_api.schemas.launch import (
     Log,
     State,
 )
+from tickrail_api.threads import Routes
 from tickrail_api.views import (
     attempt_document,
     explanation_document,
@@ -48,7 +49,7 @@ from tickrail_api.views import (
     log_document,
 )
 
-router = APIRouter(tags=["launches"])
+router = Routes(tags=["launches"])
 
 
 class LogOf(Parameters):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from tickrail.core.definition import instant_text
@@ -27,8 +27,9 @@ from tickrail_api.schemas.operation import (
     ResumeMany,
 )
 from tickrail_api.schemas.operation import OperationPreview as PreviewDocument
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["operations"])
+router = Routes(tags=["operations"])
 _answers = {**answers(Operation, OPERATION, 202), **answers(PreviewDocument, OPERATION_PREVIEW)}
 
 
@@ -117,10 +118,14 @@ def cancel_operation(call: Asks, operation: str) -> Response:
     # A body has nothing to say here, but what is not JSON is refused as everywhere.
     call.document()
 
-    def effect(tx: Transaction) -> Answer:
-        redrive = find_operation(tx, wanted).kind == Kind.REDRIVE
+    if "write" not in call.principal.scopes:
+        # Before `write`, which may answer what it answered before.
+        with call.read() as tx:
+            redrive = find_operation(tx, wanted).kind == Kind.REDRIVE
         if not redrive or "run" not in call.principal.scopes:
             call.principal.demand("write")
+
+    def effect(tx: Transaction) -> Answer:
         return Answer(operation_document(call.parts.operations.cancel(tx, wanted)), 202)
 
     return call.write(effect)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from tickrail.core.definition import instant_text
@@ -61,8 +61,9 @@ from tickrail_api.schemas.queue import (
     Queue,
     QueuePage,
 )
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["installation"])
+router = Routes(tags=["installation"])
 _SCOPE = ["queues"]
 _MOST = 500
 

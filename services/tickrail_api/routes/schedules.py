@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from tickrail.core.definition import Plan, instant_text, read_calendars
@@ -24,9 +23,10 @@ from tickrail_api.openapi import answers, body
 from tickrail_api.paging import job_ref
 from tickrail_api.routes.jobs import plain
 from tickrail_api.schemas.other import PREVIEW, PREVIEW_REQUEST, Preview, PreviewRequest
+from tickrail_api.threads import Routes
 from tickrail_api.views import lint_document, slot_document
 
-router = APIRouter(tags=["schedules"])
+router = Routes(tags=["schedules"])
 
 
 @router.post(

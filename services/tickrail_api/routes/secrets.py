@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from tickrail.core.definition import instant_text
@@ -16,8 +16,9 @@ from tickrail_api.openapi import answers, body, page
 from tickrail_api.paging import PageParameters, listed, name_after
 from tickrail_api.routes.jobs import plain
 from tickrail_api.schemas.secret import NEW_SECRET, SECRET, NewSecret, Secret, SecretPage
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["secrets"])
+router = Routes(tags=["secrets"])
 _SCOPE = ["secrets"]
 
 

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from importlib.resources import files
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
 from tickrail_api.call import Answer, parts_of
-from tickrail_api.openapi import answers, openapi_document
+from tickrail_api.openapi import answers, openapi_document, refusal
 from tickrail_api.schemas.other import Status
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["status"])
+router = Routes(tags=["status"])
 _READY = {"status": "ok"}
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self';"
-    " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_NOT_READY = {"status": "unavailable", "problems": {"postgresql": "no answer for 2 s"}}
+STOPPING = {"stopping": "the process finishes what is under way"}
+"""What is wrong with a process that was asked to stop: no balancer sends it more."""
+
+
+def _page() -> tuple[str, str]:
+    """The page and its content security policy: its own style and script, nothing else."""
+    page = (files("tickrail_api") / "docs.html").read_text("utf-8")
+    hashes = {}
+    for tag in ("style", "script"):
+        inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+        digest = hashlib.sha256(inside.encode()).digest()
+        hashes[tag] = f"'sha256-{base64.b64encode(digest).decode()}'"
+    return page, (
+        f"default-src 'none'; style-src {hashes['style']}; script-src {hashes['script']};"
+        " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'"
+    )
+
+
+_PAGE, _POLICY = _page()
 
 
 @router.get("/healthz", responses=answers(Status, _READY))
@@ -26,10 +46,10 @@ def healthz() -> Response:
     return Answer(_READY).response()
 
 
-@router.get("/readyz", responses=answers(Status, _READY))
+@router.get("/readyz", responses=answers(Status, _READY) | refusal(Status, _NOT_READY, 503))
 def readyz(request: Request) -> Response:
     """Whether it can serve; names what is missing."""
-    problems = parts_of(request).look.read()
+    problems = STOPPING if request.app.state.stopping.is_set() else parts_of(request).look.read()
     if problems:
         return Answer({"status": "unavailable", "problems": problems}, 503).response()
     return Answer(_READY).response()
@@ -44,5 +64,4 @@ def openapi(request: Request) -> Response:
 @router.get("/docs", include_in_schema=False)
 def docs() -> Response:
     """The OpenAPI document for people; from this process alone."""
-    page = (files("tickrail_api") / "docs.html").read_text("utf-8")
-    return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
+    return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from tickrail.core.definition import NAME
@@ -29,8 +28,9 @@ from tickrail_api.letter_views import UNDECODABLE, inspected_message, message_do
 from tickrail_api.openapi import answers
 from tickrail_api.routes.jobs import plain
 from tickrail_api.schemas.dead_letter import INSPECTED_MESSAGE, InspectedMessage
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["dead letters"])
+router = Routes(tags=["dead letters"])
 _SAMPLE = 20
 _MOST_IDS = 100
 _MOST_PURGED = 100_000

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from tickrail.core.definition import instant_text
@@ -17,8 +17,9 @@ from tickrail_api.call import Answer, Operates
 from tickrail_api.openapi import answers
 from tickrail_api.paging import PageParameters, bad_parameter, listed, read_instant, uuid_of
 from tickrail_api.schemas.other import ZONE_DATA, ZoneData
+from tickrail_api.threads import Routes
 
-router = APIRouter(tags=["installation"])
+router = Routes(tags=["installation"])
 _SCOPE = ("tzdata",)
 
 

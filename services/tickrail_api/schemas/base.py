@@ -17,6 +17,13 @@ Duration = Annotated[
     str, Field(description="`30s`, `5m`, `1h30m`, `2d` (24 hours each), or ISO 8601.")
 ]
 Json = Any
+CHANNEL = r"^(webhook:[a-z0-9][a-z0-9._-]{0,127}|kafka:[A-Za-z0-9._-]{1,249})$"
+"""Where notices go."""
+
+
+def one_of(schema: dict[str, Any]) -> None:
+    """Say that exactly one of the forms is right: each needs a member that no other takes."""
+    schema["oneOf"] = schema.pop("anyOf")
 
 
 class Document(BaseModel):

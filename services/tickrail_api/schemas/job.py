@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tickrail_api.schemas.base import INSTANT, JOB_ID, Document, Duration, Instant, Json
+from tickrail_api.schemas.base import (
+    CHANNEL,
+    INSTANT,
+    JOB_ID,
+    Document,
+    Duration,
+    Instant,
+    Json,
+    one_of,
+)
 from tickrail_api.schemas.launch import LAUNCH, Launch
+from tickrail_api.schemas.schedule import SCHEDULES, Schedule
+from tickrail_api.schemas.target import TARGETS, Target
 
 Overlap = Literal["allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other"]
 Priority = Literal["high", "normal", "low"]
@@ -65,6 +76,26 @@ class Concurrency(Document):
     limit: int = Field(1, ge=1, le=100_000)
 
 
+class OnFailures(Document):
+    """What becomes of launches that end dead or abandoned, and of a job that is silent."""
+
+    pause_after: int | None = Field(
+        None, ge=1, le=1000, description="Pause the job after so many of them in a row."
+    )
+    notify: list[Annotated[str, Field(pattern=CHANNEL)]] = Field(
+        [],
+        max_length=5,
+        json_schema_extra={"uniqueItems": True},
+        description="Who is told: `webhook:<secret>` (the secret holds the hook's URL, or a JSON"
+        " document with `url`, `signing_secret`, `headers`) or `kafka:<topic>`.",
+    )
+    expect_success_every: Duration | None = Field(
+        None,
+        description="Tell `notify` once when the job has not succeeded for so long, from 1m to"
+        " 400d; again after a success and another silence.",
+    )
+
+
 class JobDocument(Document):
     """A job as its owner writes it."""
 
@@ -73,11 +104,11 @@ class JobDocument(Document):
     )
     description: str = Field("", max_length=4096)
     tags: dict[str, str] = Field(default_factory=dict)
-    schedule: dict[str, Any] | None = Field(
+    schedule: Schedule | None = Field(
         None,
-        description="One of `cron`, `every`, `calendar`, `at`, `any_of`; null: by hand only. Cron,"
-        " calendar and local `at` take `time_zone` (UTC), `gap` (after, shift, skip) and `fold`"
-        " (first, second, both).",
+        description="One of `cron`, `every`, `calendar`, `at`, `any_of`; null: by hand only.",
+        examples=SCHEDULES,
+        json_schema_extra=one_of,
     )
     starts_at: Instant | None = None
     ends_at: Instant | None = None
@@ -89,8 +120,10 @@ class JobDocument(Document):
     if_uncertain: Literal["rerun", "skip"] = Field(
         "rerun", description="What is worse: a missing run (`rerun`) or a doubled one (`skip`)."
     )
-    target: dict[str, Any] = Field(
-        description="One of `webhook`, `kafka`, `command`, `task`; the queue must serve its kind."
+    target: Target = Field(
+        description="One of `webhook`, `kafka`, `command`, `task`; the queue must serve its kind.",
+        examples=TARGETS,
+        json_schema_extra=one_of,
     )
     payload: Json = Field(None, description="Handed to the target; at most 256 KiB.")
     queue: str = "default"
@@ -100,6 +133,7 @@ class JobDocument(Document):
     start_deadline: Duration | None = None
     visibility_timeout: Duration = "30s"
     retry: Retry = Retry()
+    on_failures: OnFailures | None = None
 
 
 class NewJob(JobDocument):
@@ -115,6 +149,9 @@ class PausedNote(Document):
     at: Instant
     reason: str
     until: Instant | None
+    launch: str | None = Field(
+        None, description="The launch after whose end the job paused itself (`by` is `system`)."
+    )
 
 
 class Job(JobDocument):
@@ -130,6 +167,10 @@ class Job(JobDocument):
     schedule_words: str | None = Field(description="The schedule in plain English.")
     skip_next: int = Field(description="So many of the next slots are left out by hand.")
     error: str | None = Field(description="Why the job cannot be planned, if it cannot.")
+    silent_since: Instant | None = Field(
+        description="The last success of a job that expects one and has not had it in time, or"
+        " from when on it was expected."
+    )
     created_at: Instant
     updated_at: Instant
 
@@ -224,6 +265,11 @@ SIGNED_JOB = {
         }
     },
     "payload": {"id": "2026-117"},
+    "on_failures": {
+        "pause_after": 20,
+        "notify": ["webhook:ops"],
+        "expect_success_every": "1d2h",
+    },
 }
 KAFKA_JOB = {
     "name": "announce-orders",
@@ -271,6 +317,7 @@ JOB = {
     "schedule_words": "At 02:00 every day in Europe/Berlin",
     "skip_next": 0,
     "error": None,
+    "silent_since": None,
     "created_at": "2026-03-01T12:00:00Z",
     "updated_at": "2026-03-01T12:00:00Z",
 }

@@ -12,7 +12,16 @@ State = Literal[
     "held", "due", "queued", "running", "retrying", "succeeded", "dead", "abandoned", "expired",
     "cancelled",
 ]  # fmt: skip
-Reason = Literal["overlap", "misfire", "paused", "excluded", "too_old", "skipped_by_hand"]
+Reason = Literal[
+    "overlap",
+    "misfire",
+    "paused",
+    "excluded",
+    "quota",
+    "too_old",
+    "skipped_by_hand",
+    "undecided",
+]
 
 
 class LaunchJob(Document):
@@ -170,7 +179,10 @@ class LedgerSlot(Document):
     at: Instant
     state: Literal["launched", "skipped", "upcoming"]
     launch: Launch | None
-    reason: Reason | None
+    reason: Reason | None = Field(
+        description="Why it was skipped. `undecided`, of an upcoming one: its instant has passed,"
+        " and no scheduler has launched or skipped it yet."
+    )
     count: int
     last_at: Instant
 

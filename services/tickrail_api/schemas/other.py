@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
-from tickrail_api.schemas.base import INSTANT, JOB_ID, Document, Instant
+from tickrail_api.schemas.base import INSTANT, JOB_ID, Document, Instant, one_of
 from tickrail_api.schemas.job import CalendarUse, Warn
+from tickrail_api.schemas.schedule import Schedule
 
 
 class UpcomingSlot(Document):
@@ -30,8 +29,10 @@ class Upcoming(Document):
 class PreviewRequest(Document):
     """A schedule to look at, saved or not."""
 
-    schedule: dict[str, Any] | None = Field(
-        None, description="As in a job; null is by hand. Left out beside `job`: that job's own."
+    schedule: Schedule | None = Field(
+        None,
+        description="As in a job; null is by hand. Left out beside `job`: that job's own.",
+        json_schema_extra=one_of,
     )
     starts_at: Instant | None = None
     ends_at: Instant | None = None
@@ -53,7 +54,9 @@ class Preview(Document):
 
     items: list[UpcomingSlot]
     words: str
-    schedule: dict[str, Any] | None = Field(description="With every default filled in.")
+    schedule: Schedule | None = Field(
+        description="With every default filled in.", json_schema_extra=one_of
+    )
     lint: list[Warn]
     difference: Difference | None
 

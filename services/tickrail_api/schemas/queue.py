@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tickrail_api.schemas.base import INSTANT, Document, Duration, Instant
+from tickrail_api.schemas.usage import QuotaSettings
 
 Kind = Literal["webhook", "kafka", "command", "task", "noop"]
 
@@ -90,6 +91,24 @@ class TenantSettings(Document):
     kafka_topics: list[str] = Field(
         default_factory=list, description="Topics that its targets may send to; `*` for any text."
     )
+    quotas: QuotaSettings = Field(
+        default_factory=QuotaSettings, description="Its own; the rest is as for everybody."
+    )
+
+
+class NewTenant(TenantSettings):
+    """A tenant to make."""
+
+    name: str = Field(
+        pattern="^[a-z0-9][a-z0-9._-]{0,127}$",
+        description="Its name for ever; not of the form of an id.",
+    )
+
+
+class TenantReason(Document):
+    """Why a tenant is suspended, or goes on."""
+
+    reason: str = Field("", max_length=1024)
 
 
 class Tenant(TenantSettings):
@@ -98,6 +117,8 @@ class Tenant(TenantSettings):
     id: str
     name: str
     state: Literal["active", "suspended", "deleted"]
+    state_reason: str = Field(description="Why it is in its state.")
+    state_at: Instant | None = Field(description="Since when; null: since it was made.")
     version: int
     created_at: Instant
 
@@ -132,15 +153,20 @@ QUEUE = {
     },
     "depth": {"due": 3, "later": 40, "queued": 12, "running": 10},
 }
-PATCH_TENANT = {"weight": 3, "max_running": 200}
+NEW_TENANT = {"name": "acme", "max_running": 200}
+SUSPEND = {"reason": "the contract has ended"}
+PATCH_TENANT = {"weight": 3, "max_running": 200, "quotas": {"jobs": 500}}
 TENANT = {
     "id": "0195a3f0-0000-7000-8000-000000000001",
     "name": "acme",
     "state": "active",
+    "state_reason": "",
+    "state_at": None,
     "weight": 3,
     "max_running": 200,
     "egress": {"allow": ["10.0.0.0/8"]},
     "kafka_topics": ["acme.*"],
+    "quotas": {"jobs": 500},
     "version": 2,
     "created_at": INSTANT,
 }

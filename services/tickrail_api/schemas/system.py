@@ -110,6 +110,33 @@ class WorkerPage(Document):
     next_cursor: str | None
 
 
+class QueueLag(Document):
+    """What of one queue and class waits and runs, of all tenants."""
+
+    queue: str
+    priority: Literal["high", "normal", "low"]
+    due: int = Field(description="Due, and not published yet; also what a pause or a limit holds.")
+    queued: int = Field(description="Published, and not started yet.")
+    running: int
+    oldest_due: Duration | None = Field(description="For how long the first of `due` is due.")
+    oldest_queued: Duration | None = Field(
+        description="For how long the first of `queued` is published."
+    )
+
+
+class Lag(Document):
+    """How far behind each step is."""
+
+    plan: Duration = Field(
+        description="For how long the job that is due longest waits for its launch record: long"
+        " where its partition has no owner."
+    )
+    publish: Duration = Field(description="The longest `oldest_due`: what schedulers owe Kafka.")
+    start: Duration = Field(description="The longest `oldest_queued`: what workers have not read.")
+    items: list[QueueLag]
+    next_cursor: str | None
+
+
 PARTITION = {
     "partition": 0,
     "state": "owned",
@@ -129,7 +156,7 @@ MEMBER = {
     "partitions": 32,
     "since": INSTANT,
     "lease_remaining": "8s",
-    "drain": {"since": INSTANT, "by": "key:45s3mqrpn44coxpe"},
+    "drain": {"since": INSTANT, "by": "operator:45s3mqrpn44coxpe"},
 }
 MEMBERS = {"items": [MEMBER], "next_cursor": None, "drains_ignored": False}
 DRAINED = {"name": "scheduler-1", "drains_ignored": False, "items": [MEMBER]}
@@ -146,4 +173,21 @@ WORKER = {
     "draining": False,
     "started_at": INSTANT,
     "seen_at": INSTANT,
+}
+LAG = {
+    "plan": "0s",
+    "publish": "2s",
+    "start": "1s",
+    "items": [
+        {
+            "queue": "default",
+            "priority": "normal",
+            "due": 120,
+            "queued": 40,
+            "running": 256,
+            "oldest_due": "2s",
+            "oldest_queued": "1s",
+        }
+    ],
+    "next_cursor": None,
 }
