@@ -12,6 +12,8 @@ import click
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import parse_json
 from tickrail_cli.jobs import job_path, jobs, on_job
+from tickrail_cli.live import show_items, watch_option
+from tickrail_cli.names import JOB
 from tickrail_cli.output import Column
 from tickrail_cli.watching import watch
 
@@ -73,7 +75,7 @@ PREVIEW = (
 
 
 @jobs.command("backfill")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option("--from", "from_", metavar="INSTANT", required=True, help="The first instant.")
 @click.option(
     "--until", "--to", "until", metavar="INSTANT", required=True, help="The end, not included."
@@ -147,15 +149,29 @@ def backfills() -> None:
 
 
 @backfills.command("list")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@watch_option
 @shared_options
 @pass_session
-def list_backfills(session: Context, /, *, job: str, limit: int) -> None:
+def list_backfills(
+    session: Context,
+    /,
+    *,
+    job: str,
+    limit: int,
+    live: bool,
+) -> None:
     """List the backfills of a job, the newest first."""
     on_job(session, job)  # says which job was meant where there is none
-    pages = session.client().pages(job_path(job, "/backfills"), {"limit": min(limit, _PAGE)})
-    session.echo_items(islice(pages, limit), LIST, empty="No backfills.")
+    path, params = job_path(job, "/backfills"), {"limit": min(limit, _PAGE)}
+    show_items(
+        session,
+        lambda: islice(session.client().pages(path, params), limit),
+        LIST,
+        empty="No backfills.",
+        live=live,
+    )
 
 
 @backfills.command("get")

@@ -11,8 +11,12 @@ import click
 
 from tickrail.formats import decode_icalendar
 from tickrail.sdk.client import ApiError
+from tickrail_cli.confirm import confirm, named, yes_option
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import read_document, read_text
+from tickrail_cli.live import show_item, show_items, watch_option
+from tickrail_cli.names import CALENDAR
+from tickrail_cli.near import nearest_names, or_near
 from tickrail_cli.output import Column
 
 _PAGE = 500
@@ -73,21 +77,34 @@ def calendar_path(name: str) -> str:
 
 
 @calendars.command("list")
+@watch_option
 @shared_options
 @pass_session
-def list_calendars(session: Context, /) -> None:
+def list_calendars(session: Context, /, *, live: bool) -> None:
     """List calendars."""
-    found = session.client().pages("/v1/calendars", {"limit": _PAGE})
-    session.echo_items(found, LIST, empty="No calendars. `tickrail calendars put -f` makes one.")
+    show_items(
+        session,
+        lambda: session.client().pages("/v1/calendars", {"limit": _PAGE}),
+        LIST,
+        empty="No calendars. `tickrail calendars put -f` makes one.",
+        live=live,
+    )
 
 
 @calendars.command("get")
-@click.argument("name")
+@click.argument("name", type=CALENDAR)
+@watch_option
 @shared_options
 @pass_session
-def get_calendar(session: Context, /, *, name: str) -> None:
+def get_calendar(session: Context, /, *, name: str, live: bool) -> None:
     """Show one calendar."""
-    session.echo_item(session.client().request("GET", calendar_path(name)), CARD)
+
+    def found() -> Mapping[str, Any]:
+        with or_near(session, "calendar", name, "/v1/calendars"):
+            answer: Mapping[str, Any] = session.client().request("GET", calendar_path(name))
+        return answer
+
+    show_item(session, found, CARD, live=live)
 
 
 def _put(command: Any) -> Any:  # noqa: ANN401 - a function that click reads
@@ -136,7 +153,7 @@ def _said(session: Context, answer: Mapping[str, Any], *, dry_run: bool) -> str:
 
 
 @calendars.command("put")
-@click.argument("name", required=False)
+@click.argument("name", type=CALENDAR, required=False)
 @click.option(
     "-f", "--file", metavar="FILE", required=True, help="Its document, JSON or YAML; - for stdin."
 )
@@ -162,7 +179,7 @@ calendars.add_command(put_calendar, "apply")
 
 @calendars.command("import")
 @click.argument("file")
-@click.argument("name")
+@click.argument("name", type=CALENDAR)
 @click.option("--tz", metavar="ZONE", help="Zone of days and times that name none; the file's.")
 @_put
 @shared_options
@@ -183,18 +200,21 @@ def import_calendar(
 
 
 @calendars.command("delete")
-@click.argument("name", nargs=-1, required=True)
+@click.argument("name", type=CALENDAR, nargs=-1, required=True)
+@yes_option
 @shared_options
 @pass_session
-def delete_calendar(session: Context, /, *, name: tuple[str, ...]) -> None:
+def delete_calendar(session: Context, /, *, name: tuple[str, ...], yes: bool) -> None:
     """Delete calendars that no job uses."""
+    confirm(f"Delete {named('calendar', name)}?", yes=yes)
     for one in name:
         # The API answers the same where there is none: it was deleted, or its name is misspelt.
         if _is_there(session, one):
             session.client().request("DELETE", calendar_path(one))
             session.done(f"Deleted {one}.")
         else:
-            session.done(f"There is no calendar {one}: nothing to delete.")
+            near = nearest_names(session, one, "/v1/calendars")
+            session.done(f"There is no calendar {one}: nothing to delete{near or '.'}")
 
 
 def _is_there(session: Context, name: str) -> bool:

@@ -21,6 +21,9 @@ from tickrail.local.procs import Identity
 from tickrail.local.server import Server
 
 CHILDREN_FILE = "processes.json"
+TARGETS_FILE = "metrics.json"
+"""Where the metrics of each process are, as `file_sd_configs` of Prometheus reads it."""
+_WRITING = threading.Lock()
 _OK = 200
 
 Sink = Callable[[str, str], None]
@@ -77,7 +80,7 @@ class Service:
         environment: all its variables.
         sink: takes its lines.
         guard: kills it when we are gone.
-        changed: called after it was started.
+        changed: called after it was started, and when it has said where its status is.
     """
 
     def __init__(
@@ -101,6 +104,11 @@ class Service:
         self._reader: threading.Thread | None = None
         self._status: str | None = None
         self.identity: Identity | None = None
+
+    @property
+    def status(self) -> str | None:
+        """The address of its status port, with its metrics; None while it has not said so."""
+        return None if self._status is None else self._status.removeprefix("http://")
 
     @property
     def alive(self) -> bool:
@@ -184,6 +192,7 @@ class Service:
             event = json.loads(line)
             if event.get("event") == "serving":
                 self._status = event.get("status")
+                self._changed()
 
 
 class ServerChild:
@@ -222,21 +231,29 @@ def _missing(status: str) -> str | None:
 
 
 def note(folder: Path, services: Sequence[Service]) -> None:
-    """Write down which processes run, for a successor of a killed `up`."""
+    """Write down which processes run, for a successor of a killed `up`, and where metrics are."""
     found = [
         {"name": s.name, "pid": s.identity.pid, "created": s.identity.created}
         for s in services
         if s.identity is not None
     ]
-    target = folder / CHILDREN_FILE
-    fresh = target.with_suffix(".new")
-    fresh.write_text(json.dumps(found))
-    fresh.replace(target)
+    targets = [
+        {"targets": [s.status], "labels": {"process": s.name}}
+        for s in services
+        if s.status is not None
+    ]
+    with _WRITING:  # one that serves says so in a thread of its own
+        for name, what in ((CHILDREN_FILE, found), (TARGETS_FILE, targets)):
+            target = folder / name
+            fresh = target.with_suffix(".new")
+            fresh.write_text(json.dumps(what))
+            fresh.replace(target)
 
 
 def forget(folder: Path) -> None:
     """Everything has been stopped."""
-    (folder / CHILDREN_FILE).unlink(missing_ok=True)
+    for name in (CHILDREN_FILE, TARGETS_FILE):
+        (folder / name).unlink(missing_ok=True)
 
 
 def stop_leftovers(folder: Path, clock: Clock) -> list[str]:

@@ -12,20 +12,23 @@ from tickrail.runtime.settings_fields import default_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-COMMON = ("name", "status", "log")
+COMMON = ("name", "status", "log", "trace")
 FLAGS: dict[str, tuple[str, ...]] = {
     "api": (
         *("database", "prepare", "partitions", "api_host", "api_port", "egress", "topic_prefix"),
-        "etcd",
+        *("api_head", "api_body", "api_idle", "api_drain", "api_connections", "api_cors"),
+        *("api_hsts", "api_key_failures", "api_reuse", "api_trusted", "oidc", "etcd"),
     ),
     "scheduler": (
-        *("database", "prepare", "partitions", "history", "etcd", "kafka", "topic_prefix"),
+        *("database", "prepare", "partitions", "history", "audit", "etcd", "kafka"),
+        "topic_prefix",
         *("lease", "renew", "member", "relay", "lost", "drain"),
     ),
     "worker": (
         *("database", "prepare", "partitions", "kafka", "topic_prefix"),
         *("worker", "target_kafka", "command", "task", "webhook", "egress", "drain", "failpoints"),
     ),
+    "watchdog": ("database", "prepare", "partitions", "watchdog", "egress_allow", "webhook_ca"),
     "migrate": ("database", "partitions", "topic_partitions", "history"),
     "bootstrap": ("database",),
 }
@@ -47,11 +50,12 @@ def names_of(prefixes: Iterable[str]) -> list[str]:
     ]
 
 
-def settings_options(*prefixes: str) -> Callable[[F], F]:
+def settings_options(*prefixes: str, **instead: str) -> Callable[[F], F]:
     """Flags for the settings whose names begin with one of these words.
 
     The command gets them by setting name, None where not given, and hands them to
-    `Context.settings`, which checks them.
+    `Context.settings`, which checks them. `instead`: what the help says of a setting for which the
+    command has a default of its own.
     """
 
     def decorate(command: F) -> F:
@@ -59,7 +63,7 @@ def settings_options(*prefixes: str) -> Callable[[F], F]:
             info = Settings.model_fields[name]
             flag = "--" + name.replace("_", "-")
             about = (info.description or "").replace("`", "")
-            default = default_text(name)
+            default = instead.get(name, default_text(name))
             text = f"{about} [{default}]" if default else about
             if info.annotation is bool:
                 command = click.option(

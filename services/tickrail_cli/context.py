@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tickrail.core.errors import SettingsError
+
 if TYPE_CHECKING:  # imported where they are used: the help is to be quick
     from rich.console import Console
 
     from tickrail.runtime.settings import Settings
     from tickrail.sdk.client import Client
+    from tickrail_cli.endpoint import Endpoint
     from tickrail_cli.output import Column
 
 OUTPUTS = ("table", "json", "yaml")
@@ -34,6 +37,7 @@ class Context:
         flags: global flags by setting name; None where not given.
         environ: the environment.
         config: the settings file that was named.
+        profile: the stored profile that was named.
         tenant: the tenant that an operator works in.
         output: `table`, `json` or `yaml`.
         utc: whether tables show times in UTC instead of the local zone.
@@ -43,6 +47,7 @@ class Context:
     flags: dict[str, object]
     environ: Mapping[str, str]
     config: Path | None = None
+    profile: str | None = None
     tenant: str | None = None
     output: str = "table"
     utc: bool = False
@@ -70,21 +75,33 @@ class Context:
         usual = Path(CONFIG_FILE)
         return usual if usual.is_file() else None
 
+    def endpoint(self) -> Endpoint:
+        """The API and key of this command line, and where they come from.
+
+        Raises:
+            SettingsError: as `settings`; there is no such profile.
+        """
+        from tickrail_cli.endpoint import file_layer, find_endpoint  # noqa: PLC0415 - see above
+
+        named = self.config or self.environ.get("TICKRAIL_CONFIG")
+        file = file_layer(self.config_file(), found=not named)
+        return find_endpoint(self.settings(), self.flags, self.environ, self.profile, file)
+
     def client(self) -> Client:
         """The client of the API that the settings name.
 
         Raises:
-            SettingsError: as `settings`.
+            SettingsError: as `endpoint`; the key is not for that address.
         """
         if self._client is None:
             from tickrail.sdk.client import Client  # noqa: PLC0415 - see above
-            from tickrail_cli.home import client_of  # noqa: PLC0415 - as above
 
-            settings = self.settings()
-            url, key = client_of(settings)
+            settings, found = self.settings(), self.endpoint()
+            if found.refused:
+                raise SettingsError(found.refused)
             self._client = Client(
-                url,
-                key,
+                found.url,
+                found.key,
                 settings.api_timeout,
                 headers={"Tickrail-Tenant": self.tenant} if self.tenant else None,
             )
@@ -174,9 +191,19 @@ class NearGroup(click.Group):
 
 def shared_options(command: F) -> F:
     """The global flags again, since people write them behind the command too."""
+    # Named apart from the argument of commands that are about a tenant.
+    tenant = _shared(
+        "--tenant", "in_tenant", metavar="NAME", help="With an operator's key: the tenant."
+    )
+    return options_of_all(tenant(command))
+
+
+def options_of_all(command: F) -> F:
+    """As `shared_options`, for commands that take another `--tenant` or work in none."""
     for option in (
         _shared("--utc", is_flag=True, default=None, help="Show times in UTC."),
         _shared("--output", type=click.Choice(OUTPUTS), help="table, json or yaml."),
+        _shared("--profile", metavar="NAME", help="A stored profile."),
         _shared("--key", "api_key", metavar="KEY", help="The API key."),
         _shared("--url", "api_url", metavar="URL", help="The API to speak to."),
     ):
@@ -197,4 +224,4 @@ def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if name.startswith("api_"):
         session.flags[name] = value
     else:
-        setattr(session, name, value)
+        setattr(session, name.removeprefix("in_"), value)

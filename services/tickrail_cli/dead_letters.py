@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
+from rich.console import RenderableType
 
 from tickrail.core.dead_letters import Reason
+from tickrail_cli.confirm import confirm, yes_option
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import read_document
 from tickrail_cli.jobs import on_job
+from tickrail_cli.live import show_items, show_whole, watch_option
+from tickrail_cli.names import JOB, QUEUE
 from tickrail_cli.operations import operation_path, progress
-from tickrail_cli.output import Column
+from tickrail_cli.output import Column, card_of, table_of
 from tickrail_cli.watching import watch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,7 +87,7 @@ def filter_options(command: F) -> F:
             metavar="KEY:VALUE",
             help="Only of jobs with this tag (and that).",
         ),
-        click.option("--queue", metavar="NAME", help="Only of this queue."),
+        click.option("--queue", type=QUEUE, metavar="NAME", help="Only of this queue."),
         click.option(
             "--state",
             multiple=True,
@@ -96,7 +100,7 @@ def filter_options(command: F) -> F:
             type=click.Choice(REASONS),
             help="Only those for this reason.",
         ),
-        click.option("--job", metavar="JOB", help="Only those of this job (name or id)."),
+        click.option("--job", type=JOB, metavar="JOB", help="Only those of this job (name or id)."),
     ):
         command = option(command)
     return command
@@ -152,6 +156,7 @@ def wanted(session: Context, letters: tuple[str, ...], given: Mapping[str, Any])
     help="With an operator's key: only launches, or only messages that no worker could read.",
 )
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@watch_option
 @shared_options
 @pass_session
 def list_letters(
@@ -161,6 +166,7 @@ def list_letters(
     job: str | None,
     from_: str | None,
     limit: int,
+    live: bool,
     **given: Any,  # noqa: ANN401 - the options of filter_options
 ) -> None:
     """List dead and abandoned launches, the last to die first."""
@@ -170,20 +176,30 @@ def list_letters(
         params["from"] = from_
     if job:
         params["job"] = on_job(session, job)["id"]
-    found = islice(session.client().pages(PATH, params), limit)
-    session.echo_items(found, LIST, empty="No dead letters.")
+    show_items(
+        session,
+        lambda: islice(session.client().pages(PATH, params), limit),
+        LIST,
+        empty="No dead letters.",
+        live=live,
+    )
 
 
 @dead_letters.command("get")
 @click.argument("letter")
+@watch_option
 @shared_options
 @pass_session
-def get_letter(session: Context, /, *, letter: str) -> None:
+def get_letter(session: Context, /, *, letter: str, live: bool) -> None:
     """Show a dead letter: attempts, last answer, target and payload."""
-    found = session.client().request("GET", f"{PATH}/{quote(letter, safe='/')}")
-    session.echo_item(found, CARD)
-    if session.output == "table" and found.get("attempts"):
-        session.echo_items(iter(found["attempts"]), ATTEMPTS, empty="")
+
+    def parts(found: Mapping[str, Any]) -> Sequence[RenderableType]:
+        attempts = found.get("attempts")
+        tables = [table_of(session, attempts, ATTEMPTS)] if attempts else []
+        return [card_of(session, found, CARD), *tables]
+
+    path = f"{PATH}/{quote(letter, safe='/')}"
+    show_whole(session, lambda: session.client().request("GET", path), parts, live=live)
 
 
 @dead_letters.command("redrive")
@@ -213,6 +229,7 @@ def redrive_letters(
 @click.argument("letters", nargs=-1, metavar="[LETTER]...")
 @click.option("--undecodable", is_flag=True, help="Messages, with an operator's key, not launches.")
 @many_options
+@yes_option
 @shared_options
 @pass_session
 def purge_letters(
@@ -221,12 +238,16 @@ def purge_letters(
     *,
     letters: tuple[str, ...],
     undecodable: bool,
+    yes: bool,
     **given: Any,  # noqa: ANN401 - the options of many_options
 ) -> None:
     """Let dead letters show no more; launches stay dead, undecodable messages are deleted."""
     where = wanted(session, letters, given)
     if undecodable:
         where["kind"] = "undecodable"
+    if not given["dry_run"]:
+        which = ", ".join(letters) if letters else "every one that the options describe"
+        confirm(f"Purge dead letters: {which}?", yes=yes)
     _many(session, "purge", where, {}, given)
 
 

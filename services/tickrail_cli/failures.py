@@ -16,8 +16,19 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 
 
+class CompareError(Exception):
+    """Two things could not be compared, for the reason inside: exit code 1 means a difference."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 def failure(error: Exception, *, verbose: bool) -> int:
     """Say an error in words on standard error; the exit code."""
+    if isinstance(error, CompareError):
+        code = failure(error.reason, verbose=verbose)
+        return WRONG_USE if code == FAILED else code
     if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 from tickrail_cli.yaml_documents import parse_yaml
 
 _MAX_FILE = 16 * 1024 * 1024
+_TWICE = 2
 
 
 def read_document(file: str) -> Any:  # noqa: ANN401 - any JSON
@@ -35,7 +37,12 @@ def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
         click.ClickException: it is not JSON; names line and column.
     """
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_object)
+    except _TwiceError as e:
+        at = _second(text, e.key)
+        raise click.ClickException(
+            f"{where}{at}: not valid JSON: the key {e.key!r} is there twice"
+        ) from None
     except json.JSONDecodeError as e:
         raise click.ClickException(
             f"{where}: line {e.lineno}, column {e.colno}: not valid JSON: {e.msg}"
@@ -44,6 +51,30 @@ def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
         raise click.ClickException(f"{where}: not valid JSON: nested too deep") from None
     except ValueError as e:
         raise click.ClickException(f"{where}: not valid JSON: {e}") from None
+
+
+class _TwiceError(ValueError):
+    """A key stands twice in an object."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _second(text: str, key: str) -> str:
+    """`:line` of where a key stands twice, where there is no doubt: nowhere else in the file."""
+    written = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:")
+    found = [match.start() for match in written.finditer(text)]
+    return f":{text.count(chr(10), 0, found[1]) + 1}" if len(found) == _TWICE else ""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _TwiceError(key)
+        found[key] = value
+    return found
 
 
 def _no_number(word: str) -> float:

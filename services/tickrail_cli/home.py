@@ -119,20 +119,3 @@ def _running(settings: Settings) -> tuple[str, tuple[str, ...]] | None:
     found = passwords(settings.data_dir, provision.ROLES)
     url = provision.provision(at.postgres_dsn, "tickrail", found).owner
     return url, tuple(at.etcd_endpoints.split(","))
-
-
-def client_of(settings: Settings) -> tuple[str, str]:
-    """The API's address and key: from the settings, else what `up` kept in the data folder.
-
-    The kept key is only used for the kept address: no other server is shown it.
-    """
-    given = settings.model_fields_set
-    url, key = settings.api_url, settings.api_key
-    kept = read_client(settings.data_dir)
-    if kept is None:
-        return url, key
-    if "api_url" not in given:
-        url = kept[0]
-    if "api_key" not in given and url.rstrip("/") == kept[0]:
-        key = kept[1]
-    return url, key

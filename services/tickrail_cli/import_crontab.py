@@ -24,6 +24,7 @@ from tickrail.core.crontab_jobs import SET_TAG, ImportOptions, job_document, job
 from tickrail.core.schedule import upcoming
 from tickrail.core.words import in_words
 from tickrail.core.zones import UnknownZoneError, zone, zone_names
+from tickrail_cli.confirm import confirm, named, yes_option
 from tickrail_cli.preview import OUTPUTS, slot_item
 
 _MAX_FILE = 4 * 1024 * 1024
@@ -90,6 +91,7 @@ def import_group() -> None:
 @click.option("--set", "set_name", metavar="NAME", help="Mark of these jobs; the file's name.")
 @click.option("--paused", is_flag=True, help="Make new jobs paused.")
 @click.option("--prune", is_flag=True, help="Delete the set's jobs that the file does not have.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be made.")
 @click.option("--skip-errors", is_flag=True, help="Leave out the lines that cron refuses.")
 @click.option("--queue", default="default", show_default=True)
@@ -111,6 +113,7 @@ def crontab(  # noqa: PLR0913 - click hands over each option by name
     set_name: str | None,
     paused: bool,
     prune: bool,
+    yes: bool,
     dry_run: bool,
     skip_errors: bool,
     queue: str,
@@ -162,7 +165,8 @@ def crontab(  # noqa: PLR0913 - click hands over each option by name
     }
     if not refused:
         # A refused line's job would look like one that the file no longer has.
-        _carry_out(session, planned, answer, prune=prune and not found.errors, dry_run=dry_run)
+        pruned = prune and not found.errors
+        _carry_out(session, planned, answer, prune=pruned, yes=yes, dry_run=dry_run)
     form = output or getattr(session, "output", None) or "table"
     if form == "json":
         click.echo(json.dumps(answer, indent=2))
@@ -210,7 +214,13 @@ def _plan(found: Crontab, options: ImportOptions, now: datetime) -> list[_Planne
 
 
 def _carry_out(
-    session: Session, planned: list[_Planned], answer: dict[str, Any], *, prune: bool, dry_run: bool
+    session: Session,
+    planned: list[_Planned],
+    answer: dict[str, Any],
+    *,
+    prune: bool,
+    yes: bool,
+    dry_run: bool,
 ) -> None:
     """Make, change and prune; fills in the results."""
     if dry_run and not prune:
@@ -218,6 +228,10 @@ def _carry_out(
     client = session.client()
     tag = f"{SET_TAG}:{answer['set']}"
     there = {job["name"]: job for job in client.pages("/v1/jobs", {"tag": tag})}
+    kept = {job.document["name"] for job in planned}
+    answer["pruned"] = sorted(there.keys() - kept) if prune else []
+    if answer["pruned"] and not dry_run:
+        confirm(f"Delete {named('job', answer['pruned'])}?", yes=yes)
     for job in planned if not dry_run else ():
         name = job.document["name"]
         before = there.get(name)
@@ -227,12 +241,8 @@ def _carry_out(
         after = client.request("PUT", f"/v1/jobs/name:{quote(name)}", json=document)
         same = before is not None and after.get("version") == before.get("version")
         job.shown["result"] = "unchanged" if same else "changed" if before else "created"
-    kept = {job.document["name"] for job in planned}
-    for name, job_there in sorted(there.items() if prune else ()):
-        if name not in kept:
-            answer["pruned"].append(name)
-            if not dry_run:
-                client.request("DELETE", f"/v1/jobs/{quote(str(job_there['id']))}")
+    for name in answer["pruned"] if not dry_run else ():
+        client.request("DELETE", f"/v1/jobs/{quote(str(there[name]['id']))}")
 
 
 def _show(answer: dict[str, Any], *, refused: bool) -> None:

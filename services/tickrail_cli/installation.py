@@ -63,6 +63,7 @@ class Plan:
         external: whether servers that others run are used.
         api_url: with `external`, the connection of tickrail_api; None: made with the owner's.
         engine_url: the same for tickrail_engine.
+        watchdog: whether a watchdog runs beside them.
     """
 
     schedulers: int
@@ -70,6 +71,7 @@ class Plan:
     external: bool = False
     api_url: str | None = None
     engine_url: str | None = None
+    watchdog: bool = True
 
 
 @dataclass
@@ -121,6 +123,7 @@ class Installation:
         names = ["api"]
         names += [f"scheduler-{n + 1}" for n in range(self._plan.schedulers)]
         names += [f"worker-{n + 1}" for n in range(self._plan.workers)]
+        names += ["watchdog"] if self._plan.watchdog else []
         self._services = [
             Service(
                 name,
@@ -166,7 +169,7 @@ class Installation:
         )
 
     def stop(self, progress: Progress | None = None) -> None:
-        """API, schedulers and workers together, then the servers; bounded in time."""
+        """API, schedulers, workers and watchdog together, then the servers; bounded in time."""
         for service in self._services:
             service.ask_to_stop()
         until = self._clock.monotonic() + self._drain() + _STOP_SLACK

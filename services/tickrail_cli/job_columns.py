@@ -83,6 +83,7 @@ CARD = (
     Column("calendars", calendars),
     Column("next run", "next_run_at", "time"),
     Column("left out by hand", left_out),
+    Column("no success since", "silent_since", "time"),
     Column("last launch", "last_launch.id"),
     Column("ended as", "last_launch.state", "state"),
     Column("target", target),

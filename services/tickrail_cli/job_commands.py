@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tickrail_cli import backfills, job_documents, job_times, pauses
+from tickrail_cli import backfills, edit, job_documents, job_times, job_versions, pauses, trigger
 from tickrail_cli.jobs import jobs
 
-PARTS = (backfills, job_documents, job_times, pauses)
+PARTS = (backfills, edit, job_documents, job_times, job_versions, pauses, trigger)
 
 __all__ = ["PARTS", "jobs"]

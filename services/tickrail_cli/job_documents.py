@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from tickrail.core.on_failures import MAX_PAUSE_AFTER
 from tickrail.core.policies import MisfirePolicy, Overlap
 from tickrail_cli.context import Context, pass_session, shared_options
 from tickrail_cli.files import parse_json, read_document
 from tickrail_cli.jobs import job_path, jobs, on_job
+from tickrail_cli.names import JOB
 
 _TARGETS = frozenset({"webhook", "shell", "kafka", "task"})
 
@@ -38,10 +40,27 @@ _TARGETS = frozenset({"webhook", "shell", "kafka", "task"})
     "--overlap", type=click.Choice([o.value for o in Overlap]), help="For a run too long."
 )
 @click.option("--tag", multiple=True, metavar="KEY:VALUE", help="A tag; give it several times.")
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="CHANNEL",
+    help="Tell this channel of launches given up: webhook:SECRET or kafka:TOPIC; several times.",
+)
+@click.option(
+    "--pause-after",
+    type=click.IntRange(1, MAX_PAUSE_AFTER),
+    help="Pause it after so many launches in a row that were given up.",
+)
+@click.option(
+    "--expect-success-every",
+    "expect",
+    metavar="DURATION",
+    help="Tell the channels, too, when it has not succeeded for so long (26h).",
+)
 @click.option("--paused", is_flag=True, help="Make it paused.")
 @shared_options
 @pass_session
-def create_job(
+def create_job(  # noqa: PLR0913 - click hands over each option by name
     session: Context,
     /,
     *,
@@ -49,6 +68,9 @@ def create_job(
     paused: bool,
     exclude: tuple[str, ...],
     tag: tuple[str, ...],
+    notify: tuple[str, ...],
+    pause_after: int | None,
+    expect: str | None,
     misfire: str | None,
     **given: str | None,
 ) -> None:
@@ -61,6 +83,14 @@ def create_job(
         document["tags"] = _inside(document, "tags") | _tags(tag)
     if exclude:
         document["calendars"] = _inside(document, "calendars") | {"exclude": list(exclude)}
+    members = {
+        "notify": list(notify),
+        "pause_after": pause_after,
+        "expect_success_every": expect,
+    }
+    wanted = {name: value for name, value in members.items() if value}
+    if wanted:
+        document["on_failures"] = _inside(document, "on_failures") | wanted
     if paused:
         document["paused"] = True
     if not document:
@@ -163,7 +193,7 @@ def put_job(session: Context, /, *, file: str, if_version: int | None) -> None:
 
 
 @jobs.command("update")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option(
     "-f",
     "--file",

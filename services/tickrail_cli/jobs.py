@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from itertools import islice
@@ -13,13 +12,15 @@ import click
 
 from tickrail.core.clock import SystemClock
 from tickrail.sdk.client import ApiError
+from tickrail_cli.confirm import confirm, named, yes_option
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
-from tickrail_cli.files import parse_json
 from tickrail_cli.job_columns import CARD, LIST, SLOTS
+from tickrail_cli.live import show_item, show_items, watch_option
+from tickrail_cli.names import JOB, QUEUE
+from tickrail_cli.near import nearest_names
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _NOT_FOUND = 404
-_LOOK_THROUGH = 2000
 _PAGE = 500
 _LATEST = 20
 _RANGE = 10_000
@@ -27,9 +28,14 @@ _RANGE = 10_000
 STATES = ("active", "paused", "finished", "deleted")
 
 
+def is_id(text: str) -> bool:
+    """Whether something is named by its id."""
+    return _UUID.fullmatch(text) is not None
+
+
 def job_path(job: str, rest: str = "") -> str:
     """The path of a job that is named by id or by name."""
-    ref = job if _UUID.fullmatch(job) else f"name:{job.removeprefix('name:')}"
+    ref = job if is_id(job) else f"name:{job.removeprefix('name:')}"
     return f"/v1/jobs/{quote(ref, safe=':')}{rest}"
 
 
@@ -53,19 +59,10 @@ def on_job(
         path = job_path(job, rest)
         return session.client().request(method, path, json=json, params=params, headers=headers)
     except ApiError as e:
-        if e.status != _NOT_FOUND or _UUID.fullmatch(job):
+        if e.status != _NOT_FOUND or is_id(job):
             raise
-        raise click.ClickException(f"there is no job {job!r}{_near(session, job)}") from None
-
-
-def _near(session: Context, job: str) -> str:
-    try:
-        pages = session.client().pages("/v1/jobs", {"limit": _PAGE})
-        names = [str(item["name"]) for item in islice(pages, _LOOK_THROUGH)]
-    except ApiError:
-        return ""
-    near = difflib.get_close_matches(job, names, n=3)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = nearest_names(session, job, "/v1/jobs", prefix_filter="name_prefix")
+        raise click.ClickException(f"there is no job {job!r}{hint}") from None
 
 
 @click.group(cls=NearGroup)
@@ -77,8 +74,9 @@ def jobs() -> None:
 @click.option("--state", type=click.Choice(STATES))
 @click.option("--tag", multiple=True, metavar="KEY:VALUE", help="Only jobs with this tag.")
 @click.option("--prefix", metavar="TEXT", help="Only jobs whose name begins so.")
-@click.option("--queue", metavar="NAME")
+@click.option("--queue", type=QUEUE, metavar="NAME")
 @click.option("--limit", type=click.IntRange(1), help="At most so many; all.")
+@watch_option
 @shared_options
 @pass_session
 def list_jobs(
@@ -90,67 +88,52 @@ def list_jobs(
     prefix: str | None,
     queue: str | None,
     limit: int | None,
+    live: bool,
 ) -> None:
     """List jobs."""
     params: dict[str, Any] = {"limit": min(limit or _PAGE, _PAGE)}
     given = {"state": state, "name_prefix": prefix, "queue": queue, "tag": list(tag)}
     params.update({name: value for name, value in given.items() if value})
-    found = islice(session.client().pages("/v1/jobs", params), limit)
-    session.echo_items(found, LIST, empty="No jobs. `tickrail jobs create` makes one.")
+    show_items(
+        session,
+        lambda: islice(session.client().pages("/v1/jobs", params), limit),
+        LIST,
+        empty="No jobs. `tickrail jobs create` makes one.",
+        live=live,
+    )
 
 
 @jobs.command("get")
-@click.argument("job")
+@click.argument("job", type=JOB)
+@watch_option
 @shared_options
 @pass_session
-def get_job(session: Context, /, *, job: str) -> None:
-    """Show one job."""
-    session.echo_item(on_job(session, job), CARD)
-
-
-@jobs.command("trigger")
-@click.argument("job")
-@click.option("--payload", metavar="JSON", help="Instead of the job's own.")
-@click.option("--priority", type=click.Choice(["high", "normal", "low"]))
-@click.option("--overlap", metavar="POLICY", help="Instead of the job's own, for this launch.")
-@shared_options
-@pass_session
-def trigger_job(
+def get_job(
     session: Context,
     /,
     *,
     job: str,
-    payload: str | None,
-    priority: str | None,
-    overlap: str | None,
+    live: bool,
 ) -> None:
-    """Launch a job now."""
-    body: dict[str, Any] = {
-        k: v for k, v in {"priority": priority, "overlap": overlap}.items() if v
-    }
-    if payload is not None:
-        body["payload"] = parse_json(payload, "--payload")
-    launch = on_job(session, job, "POST", "/trigger", json=body)
-    session.done(
-        f"Launched {launch['job']['name']} as {launch['id']} ({launch['state']});"
-        f" `tickrail launches get {launch['id']}` shows it.",
-        launch,
-    )
+    """Show one job."""
+    show_item(session, lambda: on_job(session, job), CARD, live=live)
 
 
 @jobs.command("delete")
-@click.argument("job", nargs=-1, required=True)
+@click.argument("job", type=JOB, nargs=-1, required=True)
+@yes_option
 @shared_options
 @pass_session
-def delete_job(session: Context, /, *, job: tuple[str, ...]) -> None:
+def delete_job(session: Context, /, *, job: tuple[str, ...], yes: bool) -> None:
     """Delete jobs; what is under way finishes."""
+    confirm(f"Delete {named('job', job)}?", yes=yes)
     for one in job:
         on_job(session, one, "DELETE")
         session.done(f"Deleted {one}.")
 
 
 @jobs.command("slots")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option(
     "-n",
     "--limit",
@@ -168,6 +151,7 @@ def delete_job(session: Context, /, *, job: tuple[str, ...]) -> None:
 @click.option("--from", "since", metavar="INSTANT", help="Slots of a range instead, from here on,")
 @click.option("--to", "until", metavar="INSTANT", help="up to here, not included.")
 @click.option("--oldest-first", is_flag=True, help="The newest stand first otherwise.")
+@watch_option
 @shared_options
 @pass_session
 def job_slots(
@@ -180,10 +164,12 @@ def job_slots(
     since: str | None,
     until: str | None,
     oldest_first: bool,
+    live: bool,
 ) -> None:
     """Show what became of each due slot of JOB: launched, skipped and why, upcoming.
 
-    The latest slots and the next ones; with --from or --to the slots of that range.
+    The latest slots and the next ones; with --from or --to the slots of that range. One that is
+    `undecided` has passed, and no scheduler has launched it or left it out yet.
     """
     on_job(session, job)  # says which job was meant where there is none
 
@@ -194,7 +180,16 @@ def job_slots(
         pages = session.client().pages(path, {**params, "limit": min(most, _PAGE)})
         return list(islice(pages, most))
 
+    def latest() -> list[Mapping[str, Any]]:
+        now = SystemClock().now().isoformat()
+        found = rows(limit or _LATEST, ascending=False, to=now)
+        if coming:
+            found = [*reversed(rows(coming, ascending=True, **{"from": now})), *found]
+        return found[::-1] if oldest_first else found
+
     if since or until:
+        if live:
+            raise click.UsageError("--watch is for the latest slots: without --from and --to")
         most = limit or _RANGE
         found = rows(most + 1, ascending=oldest_first, **{"from": since, "to": until})
         if len(found) > most:
@@ -203,11 +198,6 @@ def job_slots(
                 f" shown; {'--limit shows more' if limit is None else 'there are more'}"
             )
             found.pop()
+        session.echo_items(found, SLOTS, empty="No slots yet.")
     else:
-        now = SystemClock().now().isoformat()
-        found = rows(limit or _LATEST, ascending=False, to=now)
-        if coming:
-            found = [*reversed(rows(coming, ascending=True, **{"from": now})), *found]
-        if oldest_first:
-            found.reverse()
-    session.echo_items(found, SLOTS, empty="No slots yet.")
+        show_items(session, latest, SLOTS, empty="No slots yet.", live=live)

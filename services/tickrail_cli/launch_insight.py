@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import click
 from rich.text import Text
 
+from tickrail.core.definition import NAME
 from tickrail.sdk.client import UnreachableError
 from tickrail_cli.context import Context, pass_session, shared_options
+from tickrail_cli.follow import ENDED
+from tickrail_cli.jobs import is_id, on_job
+from tickrail_cli.live import show_whole, watch_option
+from tickrail_cli.names import JOB
 from tickrail_cli.output import STATE_STYLES, local_time, printable
 
 _POLL = 0.5
@@ -24,14 +29,34 @@ def launch_path(launch: str, rest: str = "") -> str:
     return f"/v1/launches/{quote(launch, safe='')}{rest}"
 
 
+def launch_named(session: Context, launch: str) -> str:
+    """The id of a launch: as given, or that of the newest launch of a job of this name.
+
+    Raises:
+        click.ClickException: there is no such job, or it has no launch.
+    """
+    if is_id(launch) or not NAME.fullmatch(launch):
+        return launch
+    job = on_job(session, launch)
+    found = session.client().request("GET", "/v1/launches", params={"job": job["id"], "limit": 1})
+    if not found["items"]:
+        raise click.ClickException(f"the job {launch} has no launch yet")
+    newest: str = found["items"][0]["id"]
+    return newest
+
+
 @click.command()
-@click.argument("launch")
+@click.argument("launch", type=JOB)
 @click.option("--attempt", type=click.IntRange(1), help="Of this attempt; default: the last one.")
 @click.option("--follow", is_flag=True, help="Go on until the attempt has ended.")
 @shared_options
 @pass_session
 def log(session: Context, /, *, launch: str, attempt: int | None, follow: bool) -> None:
-    """Show what an attempt of LAUNCH printed: the end of it, at most 64 KiB."""
+    """Show what an attempt of LAUNCH printed: the end of it, at most 64 KiB.
+
+    LAUNCH is an id, or a job's name for its newest launch.
+    """
+    launch = launch_named(session, launch)
     path, params = launch_path(launch, "/log"), {"attempt": attempt} if attempt else None
     found = session.client().request("GET", path, params=params)
     if session.output != "table":
@@ -109,15 +134,27 @@ def _shown(text: str) -> str:
 
 
 @click.command()
-@click.argument("launch")
+@click.argument("launch", type=JOB)
+@watch_option
 @shared_options
 @pass_session
-def explain(session: Context, /, *, launch: str) -> None:
-    """Say why LAUNCH stands where it stands, or how it ended."""
-    found = session.client().request("GET", launch_path(launch, "/explain"))
-    if session.output != "table":
-        session.done("", found)
-        return
+def explain(session: Context, /, *, launch: str, live: bool) -> None:
+    """Say why LAUNCH stands where it stands, or how it ended.
+
+    LAUNCH is an id, or a job's name for its newest launch.
+    """
+    path = launch_path(launch_named(session, launch), "/explain")
+    show_whole(
+        session,
+        lambda: session.client().request("GET", path),
+        lambda found: _explained(session, found),
+        live=live,
+        ended=lambda found: found["state"] in ENDED,
+    )
+
+
+def _explained(session: Context, found: Mapping[str, Any]) -> Sequence[Text]:
+    """Where it stands, and a line for each check."""
     state = str(found["state"])
     head = Text(f"{found['launch']} is ")
     head.append(state, style=STATE_STYLES.get(state, "default"))
@@ -125,7 +162,7 @@ def explain(session: Context, /, *, launch: str) -> None:
     if ended is not None:
         when = f" at {local_time(ended['at'], utc=session.utc)}" if ended["at"] else ""
         head.append(f"{when}: {printable(str(ended['detail']))}")
-    session.console.print(head, soft_wrap=True)
+    lines = [head]
     width = max((len(c["check"]) for c in found["checks"]), default=0)
     for check in found["checks"]:
         holds = check["check"] == found["holds"]
@@ -135,4 +172,5 @@ def explain(session: Context, /, *, launch: str) -> None:
         line.append(printable(str(check["detail"])), style="bold" if holds else "default")
         if check["until"]:
             line.append(f" ({local_time(check['until'], utc=session.utc)})", style="dim")
-        session.console.print(line, soft_wrap=True)
+        lines.append(line)
+    return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -16,9 +16,11 @@ from tickrail.core.states import State
 from tickrail.sdk.client import ApiError, Client, UnreachableError
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import read_document
-from tickrail_cli.follow import Change, Follower
+from tickrail_cli.follow import ENDED, Change, Follower
 from tickrail_cli.jobs import on_job
-from tickrail_cli.launch_insight import explain, launch_path, log
+from tickrail_cli.launch_insight import explain, launch_named, launch_path, log
+from tickrail_cli.live import show_item, show_items, watch_option
+from tickrail_cli.names import JOB, QUEUE
 from tickrail_cli.output import STATE_STYLES, Column, local_time, printable
 
 _PAGE = 500
@@ -106,10 +108,10 @@ for _command in (log, explain):
 
 
 @launches.command("list")
-@click.option("--job", metavar="JOB", help="Only those of this job (name or id).")
+@click.option("--job", type=JOB, metavar="JOB", help="Only those of this job (name or id).")
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--tag", multiple=True, metavar="KEY:VALUE", help="Only of jobs with this tag.")
-@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--queue", type=QUEUE, metavar="NAME", help="Only of this queue.")
 @click.option("--from", "from", metavar="INSTANT", help="Only those scheduled then or later.")
 @click.option("--to", metavar="INSTANT", help="Only those scheduled before.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
@@ -118,6 +120,7 @@ for _command in (log, explain):
     is_flag=True,
     help="Go on, a line for each start and each end; what was shown is followed to its end.",
 )
+@watch_option
 @shared_options
 @pass_session
 def list_launches(
@@ -128,6 +131,7 @@ def list_launches(
     tag: tuple[str, ...],
     limit: int,
     follow: bool,
+    live: bool,
     **given: str | None,
 ) -> None:
     """List launches, the newest first."""
@@ -137,11 +141,18 @@ def list_launches(
         params["job"] = on_job(session, job)["id"]
     if tag:
         params["tag"] = list(tag)
+    if follow and live:
+        raise click.UsageError("--follow tells of each change, --watch redraws the list; give one")
     if follow:
         _follow(session, params)
         return
-    found = islice(session.client().pages("/v1/launches", params), limit)
-    session.echo_items(found, LIST, empty="No launches yet.")
+    show_items(
+        session,
+        lambda: islice(session.client().pages("/v1/launches", params), limit),
+        LIST,
+        empty="No launches yet.",
+        live=live,
+    )
 
 
 def _follow(session: Context, params: Mapping[str, Any]) -> None:
@@ -208,12 +219,26 @@ def _say(session: Context, change: Change) -> None:
 
 
 @launches.command("get")
-@click.argument("launch")
+@click.argument("launch", type=JOB)
+@watch_option
 @shared_options
 @pass_session
-def get_launch(session: Context, /, *, launch: str) -> None:
-    """Show one launch."""
-    session.echo_item(session.client().request("GET", launch_path(launch)), CARD)
+def get_launch(
+    session: Context,
+    /,
+    *,
+    launch: str,
+    live: bool,
+) -> None:
+    """Show one launch, or the newest of a job whose name is given."""
+    launch = launch_named(session, launch)
+    show_item(
+        session,
+        lambda: session.client().request("GET", launch_path(launch)),
+        CARD,
+        live=live,
+        ended=lambda found: found["state"] in ENDED,
+    )
 
 
 @launches.command("cancel")
@@ -250,10 +275,13 @@ def redrive_launch(
 
 
 @launches.command("attempts")
-@click.argument("launch")
+@click.argument("launch", type=JOB)
+@watch_option
 @shared_options
 @pass_session
-def launch_attempts(session: Context, /, *, launch: str) -> None:
-    """Show how each attempt of a launch ended."""
-    found: Iterator[dict[str, Any]] = session.client().pages(launch_path(launch, "/attempts"))
-    session.echo_items(found, ATTEMPTS, empty="No attempt yet.")
+def launch_attempts(session: Context, /, *, launch: str, live: bool) -> None:
+    """Show how each attempt of a launch ended, or of the newest of a job whose name is given."""
+    path = launch_path(launch_named(session, launch), "/attempts")
+    show_items(
+        session, lambda: session.client().pages(path), ATTEMPTS, empty="No attempt yet.", live=live
+    )

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "api": ("tickrail_cli.run:api", "Run", "Run the HTTP API."),
     "scheduler": ("tickrail_cli.run:scheduler", "Run", "Run a scheduler."),
     "worker": ("tickrail_cli.run:worker", "Run", "Run a worker."),
+    "watchdog": ("tickrail_cli.run:watchdog", "Run", "Look whether every due slot was launched."),
     "jobs": (
         "tickrail_cli.job_commands:jobs",
         "Use",
@@ -44,9 +45,20 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "calendars": ("tickrail_cli.calendars:calendars", "Use", "Times that jobs leave out."),
     "secrets": ("tickrail_cli.secrets:secrets", "Use", "Values that targets name."),
     "queues": ("tickrail_cli.queues:queues", "Use", "List, limit and pause queues."),
-    "tenants": ("tickrail_cli.tenants:tenants", "Use", "What operators set of tenants."),
+    "usage": ("tickrail_cli.usage:usage", "Use", "Show what is used of the quotas."),
+    "quotas": ("tickrail_cli.usage:quotas", "Use", "Show or set what tenants may have."),
+    "audit": ("tickrail_cli.audit:audit", "Use", "Show who changed what."),
+    "keys": ("tickrail_cli.keys:keys", "Use", "List, make, rotate and revoke API keys."),
+    "tenants": ("tickrail_cli.tenants:tenants", "Use", "Make, set and suspend tenants."),
     "preview": ("tickrail_cli.preview:preview", "Use", "Show the next runs of a schedule."),
+    "apply": ("tickrail_cli.apply:apply", "Use", "Make what there is as files say."),
+    "diff": ("tickrail_cli.apply:diff", "Use", "Show how it differs from what files say."),
+    "export": ("tickrail_cli.export:export", "Use", "Print jobs as files that `apply` reads."),
+    "schema": ("tickrail_cli.schema:schema", "Use", "Print the JSON schema of such files."),
     "import": ("tickrail_cli.import_crontab:import_group", "Use", "Make jobs of a crontab."),
+    "login": ("tickrail_cli.login:login", "Use", "Store an API's address and key."),
+    "logout": ("tickrail_cli.login:logout", "Use", "Forget a stored key."),
+    "config": ("tickrail_cli.login:config", "Use", "Show which API and key are used, and why."),
     "system": ("tickrail_cli.system:system", "Use", "Look at members and partitions; drain."),
     "completion": ("tickrail_cli.system:completion", "Use", "Print a shell's completion script."),
 }
@@ -92,6 +104,7 @@ class Root(NearGroup):
     "--url", "--api-url", "url", metavar="URL", help="The API to speak to [TICKRAIL_API_URL]."
 )
 @click.option("--key", "--api-key", "key", metavar="KEY", help="Its API key [TICKRAIL_API_KEY].")
+@click.option("--profile", metavar="NAME", help="A profile of `tickrail login` [TICKRAIL_PROFILE].")
 @click.option("--tenant", metavar="NAME", help="With an operator's key: the tenant to work in.")
 @click.option(
     "--output", type=click.Choice(OUTPUTS), help="table for people, the rest for programs."
@@ -106,12 +119,13 @@ class Root(NearGroup):
 @click.option("-v", "--verbose", is_flag=True, help="Say more, traces of failures too.")
 @click.version_option(version("tickrail"), prog_name="tickrail")
 @click.pass_context
-def cli(
+def cli(  # noqa: PLR0913 - click hands over each option by name
     ctx: click.Context,
     /,
     *,
     url: str | None,
     key: str | None,
+    profile: str | None,
     tenant: str | None,
     output: str | None,
     utc: bool,
@@ -120,12 +134,14 @@ def cli(
 ) -> None:
     """Tickrail, a job scheduler: run it, and work with its jobs.
 
-    Settings come from flags, then TICKRAIL_* variables, then tickrail.toml.
+    Settings come from flags, then TICKRAIL_* variables, then tickrail.toml; `tickrail config` shows
+    which API and key are used, and why.
     """
     ctx.obj = Context(
         flags={"api_url": url, "api_key": key},
         environ=os.environ,
         config=config,
+        profile=profile,
         tenant=tenant,
         output=output or "table",
         utc=utc,

@@ -13,6 +13,7 @@ import click
 from tickrail.core.clock import SystemClock
 from tickrail.core.durations import format_duration, parse_duration
 from tickrail_cli.context import PATIENCE, Context, pass_session, shared_options
+from tickrail_cli.live import show_items, watch_option
 from tickrail_cli.output import Column
 
 MEMBERS_PATH = "/v1/system/members"
@@ -53,10 +54,20 @@ def _length(_ctx: click.Context, _param: click.Parameter, text: str) -> timedelt
 
 
 @click.command()
+@watch_option
 @shared_options
 @pass_session
-def members(session: Context, /) -> None:
+def members(session: Context, /, *, live: bool) -> None:
     """Show the schedulers that are present, and names that are drained."""
+    if live:
+        show_items(
+            session,
+            lambda: session.client().request("GET", MEMBERS_PATH, within=PATIENCE)["items"],
+            MEMBERS,
+            empty="No scheduler is present.",
+            live=True,
+        )
+        return
     answer = session.client().request("GET", MEMBERS_PATH, within=PATIENCE)
     if session.output != "table":
         session.done("", answer)
@@ -67,12 +78,18 @@ def members(session: Context, /) -> None:
 
 
 @click.command()
+@watch_option
 @shared_options
 @pass_session
-def partitions(session: Context, /) -> None:
+def partitions(session: Context, /, *, live: bool) -> None:
     """Show who owns which partition."""
-    found = session.client().pages("/v1/system/partitions", within=PATIENCE)
-    session.echo_items(found, PARTITIONS, empty="No partitions.")
+    show_items(
+        session,
+        lambda: session.client().pages("/v1/system/partitions", within=PATIENCE),
+        PARTITIONS,
+        empty="No partitions.",
+        live=live,
+    )
 
 
 @click.command()

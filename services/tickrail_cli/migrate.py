@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import InvalidInputError
+from tickrail.core.keys import SCOPES
 from tickrail.store import bootstrap as first_key
 from tickrail.store import migrate as migrations
-from tickrail.store.keys import SCOPES
 from tickrail_cli import home
 from tickrail_cli.config import FLAGS, settings_options
-from tickrail_cli.context import Context, pass_session, shared_options
+from tickrail_cli.context import Context, options_of_all, pass_session
 
 ROLES = {"api": "tickrail_api", "engine": "tickrail_engine"}
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -22,6 +23,12 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.command("migrate")
 @settings_options(*FLAGS["migrate"])
+@click.option(
+    "--half",
+    type=click.Choice(get_args(migrations.Half)),
+    help="For an upgrade without a stop: `pre` adds what the new version needs, before its first"
+    " process; `post` takes away what only the old one used, after its last. Both without.",
+)
 @click.option(
     "--api-password-file",
     "api_file",
@@ -36,10 +43,16 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="FILE",
     help="Give the role tickrail_engine the password in this file.",
 )
-@shared_options
+@options_of_all
 @pass_session
 def migrate(
-    session: Context, /, *, api_file: Path | None, engine_file: Path | None, **flags: object
+    session: Context,
+    /,
+    *,
+    half: migrations.Half | None,
+    api_file: Path | None,
+    engine_file: Path | None,
+    **flags: object,
 ) -> None:
     """Bring the database to this version; needs the owner's connection."""
     settings = session.settings(flags)
@@ -52,6 +65,7 @@ def migrate(
         settings.database_url,
         partitions=settings.partitions,
         kafka_partitions=settings.topic_partitions,
+        half=half,
     )
     if passwords:
         migrations.set_passwords(settings.database_url, passwords)
@@ -81,7 +95,7 @@ def migrate(
     metavar="KINDS",
     help="Kinds of target that the queue `default` is to serve too, such as command,noop.",
 )
-@shared_options
+@options_of_all
 @pass_session
 def bootstrap(
     session: Context, /, *, tenant: str | None, scopes: str, allow: str, **flags: object

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import click
 
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
+from tickrail_cli.live import show_items, watch_option
 from tickrail_cli.output import Column
 from tickrail_cli.watching import watch
 
@@ -78,12 +79,25 @@ def operations() -> None:
 
 @operations.command("list")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@watch_option
 @shared_options
 @pass_session
-def list_operations(session: Context, /, *, limit: int) -> None:
+def list_operations(
+    session: Context,
+    /,
+    *,
+    limit: int,
+    live: bool,
+) -> None:
     """List operations, the newest first."""
-    pages = session.client().pages("/v1/operations", {"limit": min(limit, _PAGE)})
-    session.echo_items(islice(pages, limit), LIST, empty="No operations.")
+    params = {"limit": min(limit, _PAGE)}
+    show_items(
+        session,
+        lambda: islice(session.client().pages("/v1/operations", params), limit),
+        LIST,
+        empty="No operations.",
+        live=live,
+    )
 
 
 @operations.command("get")

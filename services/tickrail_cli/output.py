@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import click
 import yaml
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -89,12 +89,20 @@ def echo_items(
     if not items:
         session.console.print(empty, markup=False)
         return
+    print_wide(session.console, table_of(session, items, columns))
+
+
+def table_of(
+    session: Context, items: Iterable[Mapping[str, Any]], columns: Iterable[Column]
+) -> Table:
+    """Items as rows of a table."""
+    shown = list(columns)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
+    for column in shown:
         table.add_column(column.title, overflow="fold", no_wrap=column.kind != "text")
     for item in items:
-        table.add_row(*(cell(column, item, utc=session.utc) for column in columns))
-    print_wide(session.console, table)
+        table.add_row(*(cell(column, item, utc=session.utc) for column in shown))
+    return table
 
 
 def print_wide(console: Console, table: Table) -> None:
@@ -107,17 +115,32 @@ def print_wide(console: Console, table: Table) -> None:
             console.file.write("".join(s.text for s in line).rstrip() + "\n")
 
 
+def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
+    """Print texts and tables one below the other."""
+    for part in parts:
+        if isinstance(part, Table):
+            print_wide(console, part)
+        else:
+            console.print(part, markup=False, soft_wrap=True)
+
+
 def echo_item(session: Context, item: Mapping[str, Any], columns: list[Column]) -> None:
     """See `Context.echo_item`."""
     if session.output != "table":
         click.echo(dump(item, session.output))
         return
+    session.console.print(card_of(session, item, columns), soft_wrap=True)
+
+
+def card_of(session: Context, item: Mapping[str, Any], columns: Sequence[Column]) -> Text:
+    """One thing: its fields one below the other; those that say nothing are left out."""
     width = max(len(column.title) for column in columns)
+    lines = []
     for column in columns:
         if column.of(item) not in (None, "", [], {}):
             line = Text(f"{column.title:<{width}}  ", style="bold")
-            line.append_text(cell(column, item, utc=session.utc))
-            session.console.print(line, soft_wrap=True)
+            lines.append(line.append_text(cell(column, item, utc=session.utc)))
+    return Text("\n").join(lines)
 
 
 def cell(column: Column, item: Mapping[str, Any], *, utc: bool) -> Text:

@@ -9,6 +9,7 @@ import click
 
 from tickrail_cli.context import Context, pass_session, shared_options
 from tickrail_cli.jobs import jobs, on_job
+from tickrail_cli.names import JOB, QUEUE
 from tickrail_cli.operations import operation_path, progress
 from tickrail_cli.watching import watch
 
@@ -28,7 +29,7 @@ def many_options(command: F) -> F:
             type=click.Choice(["active", "paused", "finished"]),
             help="All jobs in this state.",
         ),
-        click.option("--queue", metavar="NAME", help="All jobs of this queue."),
+        click.option("--queue", type=QUEUE, metavar="NAME", help="All jobs of this queue."),
         click.option("--prefix", metavar="TEXT", help="All jobs whose name begins so."),
         click.option(
             "--tag", multiple=True, metavar="KEY:VALUE", help="All jobs with this tag (and that)."
@@ -88,7 +89,7 @@ def many(
 
 
 @jobs.command("pause")
-@click.argument("job", required=False)
+@click.argument("job", type=JOB, required=False)
 @click.option("--until", metavar="INSTANT", help="Resume by itself then.")
 @click.option("--reason", metavar="TEXT")
 @click.option("--cancel", is_flag=True, help="Cancel what is under way; it may finish otherwise.")
@@ -117,7 +118,7 @@ def pause_job(
 
 
 @jobs.command("resume")
-@click.argument("job", required=False)
+@click.argument("job", type=JOB, required=False)
 @click.option(
     "--catch-up",
     type=click.Choice(["none", "policy"]),

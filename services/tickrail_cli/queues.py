@@ -8,7 +8,11 @@ from urllib.parse import quote
 
 import click
 
+from tickrail_cli.confirm import confirm, named, yes_option
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
+from tickrail_cli.live import show_item, show_items, watch_option
+from tickrail_cli.names import QUEUE
+from tickrail_cli.near import or_near
 from tickrail_cli.output import Column
 
 _PAGE = 500
@@ -106,6 +110,12 @@ def queue_path(name: str) -> str:
     return f"/v1/queues/{quote(name, safe='')}"
 
 
+def _on_queue(session: Context, method: str, name: str, rest: str = "", json: object = None) -> Any:  # noqa: ANN401 - any JSON
+    """A call about a queue; where there is none of the name, the nearest are named."""
+    with or_near(session, "queue", name, "/v1/queues"):
+        return session.client().request(method, queue_path(name) + rest, json=json)
+
+
 @click.group(cls=NearGroup)
 def queues() -> None:
     """List queues, limit and pause them.
@@ -115,25 +125,38 @@ def queues() -> None:
 
 
 @queues.command("list")
+@watch_option
 @shared_options
 @pass_session
-def list_queues(session: Context, /) -> None:
+def list_queues(session: Context, /, *, live: bool) -> None:
     """List queues and their limits."""
-    found = session.client().pages("/v1/queues", {"limit": _PAGE})
-    session.echo_items(found, LIST, empty="No queues.")
+    show_items(
+        session,
+        lambda: session.client().pages("/v1/queues", {"limit": _PAGE}),
+        LIST,
+        empty="No queues.",
+        live=live,
+    )
 
 
 @queues.command("get")
-@click.argument("name")
+@click.argument("name", type=QUEUE)
+@watch_option
 @shared_options
 @pass_session
-def get_queue(session: Context, /, *, name: str) -> None:
+def get_queue(
+    session: Context,
+    /,
+    *,
+    name: str,
+    live: bool,
+) -> None:
     """Show one queue, and how much waits and runs there."""
-    session.echo_item(session.client().request("GET", queue_path(name)), CARD)
+    show_item(session, lambda: _on_queue(session, "GET", name), CARD, live=live)
 
 
 @queues.command("create")
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @click.option("--kind", "kinds", multiple=True, required=True, help="A kind of target it serves.")
 @limit_options
 @shared_options
@@ -160,7 +183,7 @@ def create_queue(
 
 
 @queues.command("set")
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @click.option("--kind", "kinds", multiple=True, help="The kinds it serves, in place of those now.")
 @limit_options
 @shared_options
@@ -178,7 +201,7 @@ def set_queue(
     document = _limits(max_running, rate) | ({"kinds": list(kinds)} if kinds else {})
     if not document:
         raise click.UsageError("say what to set: --max-running, --rate, --kind")
-    answer = session.client().request("PATCH", queue_path(name), json=document)
+    answer = _on_queue(session, "PATCH", name, json=document)
     part = answer["tenant"] or answer
     most = "any number" if part["max_running"] is None else part["max_running"]
     said = rate_text(part) or "any rate"
@@ -186,34 +209,36 @@ def set_queue(
 
 
 @queues.command("pause")
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @click.option("--reason", default="", help="Why, for those who look.")
 @shared_options
 @pass_session
 def pause_queue(session: Context, /, *, name: str, reason: str) -> None:
     """Start nothing more of a queue; what runs goes on."""
     document = {"reason": reason}
-    answer = session.client().request("POST", f"{queue_path(name)}/pause", json=document)
+    answer = _on_queue(session, "POST", name, "/pause", json=document)
     session.done(f"Paused {name} for {_paused(answer)}.", answer)
 
 
 @queues.command("resume")
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @shared_options
 @pass_session
 def resume_queue(session: Context, /, *, name: str) -> None:
     """Let a paused queue go on."""
-    answer = session.client().request("POST", f"{queue_path(name)}/resume")
+    answer = _on_queue(session, "POST", name, "/resume")
     still = _paused(answer)
     session.done(f"Resumed {name}{f'; it is paused for {still}' if still else ''}.", answer)
 
 
 @queues.command("delete")
-@click.argument("name", nargs=-1, required=True)
+@click.argument("name", type=QUEUE, nargs=-1, required=True)
+@yes_option
 @shared_options
 @pass_session
-def delete_queue(session: Context, /, *, name: tuple[str, ...]) -> None:
+def delete_queue(session: Context, /, *, name: tuple[str, ...], yes: bool) -> None:
     """Delete queues that no job and no open launch is in; for operators."""
+    confirm(f"Delete {named('queue', name)}?", yes=yes)
     for one in name:
         session.client().request("DELETE", queue_path(one))
         session.done(f"Deleted {one}.")

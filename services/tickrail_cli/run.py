@@ -1,4 +1,4 @@
-"""`tickrail api|scheduler|worker`: start one process of the installation.
+"""`tickrail api|scheduler|worker|watchdog`: start one process of the installation.
 
 The services are found by name: this is the one place that starts the others, and it imports none.
 """
@@ -19,6 +19,7 @@ ENTRIES = {
     "api": "tickrail_api.main:run",
     "scheduler": "tickrail_scheduler.main:run",
     "worker": "tickrail_worker.main:run",
+    "watchdog": "tickrail_watchdog.main:run",
 }
 """Service -> its entry: a function of the settings that answers the exit code."""
 
@@ -60,3 +61,14 @@ def scheduler(session: Context, /, **flags: object) -> None:
 def worker(session: Context, /, **flags: object) -> None:
     """Run a worker until SIGTERM or Ctrl-C; run as many as the load needs."""
     sys.exit(start("worker", session, flags))
+
+
+@click.command()
+@settings_options(*FLAGS["watchdog"], *COMMON)
+@pass_session
+def watchdog(session: Context, /, **flags: object) -> None:
+    """Look whether every due slot was launched, also where every scheduler is dead, until SIGTERM.
+
+    It needs PostgreSQL alone.
+    """
+    sys.exit(start("watchdog", session, flags))

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from tickrail.core.clock import Clock
 from tickrail.runtime.log import mask_text
+from tickrail_cli.children import TARGETS_FILE
 
 _LEVELS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "1;31"}
 _PROCESSES = {"api": "34", "scheduler": "35", "worker": "36"}
@@ -135,6 +136,7 @@ def screen(
         f"  Key      {key}",
         f"           (tenant default; kept in {shown / 'client.toml'}, where tickrail finds it)",
         *(f"  {name:<8} {where}" for name, where in addresses.items()),
+        f"  Metrics  {shown / TARGETS_FILE} (targets, for Prometheus's file_sd_configs)",
         f"  Data     {shown}",
         "",
         "Try in another terminal" + (", in this folder:" if usual else ":"),

@@ -8,8 +8,12 @@ from urllib.parse import quote
 import click
 
 from tickrail.sdk.client import ApiError
+from tickrail_cli.confirm import confirm, named, yes_option
 from tickrail_cli.context import Context, NearGroup, pass_session, shared_options
 from tickrail_cli.files import read_text
+from tickrail_cli.live import show_items, watch_option
+from tickrail_cli.names import SECRET
+from tickrail_cli.near import nearest_names
 from tickrail_cli.output import Column
 
 _PAGE = 500
@@ -28,16 +32,22 @@ def secret_path(name: str) -> str:
 
 
 @secrets.command("list")
+@watch_option
 @shared_options
 @pass_session
-def list_secrets(session: Context, /) -> None:
+def list_secrets(session: Context, /, *, live: bool) -> None:
     """List secrets by name; values are not shown to anybody."""
-    found = session.client().pages("/v1/secrets", {"limit": _PAGE})
-    session.echo_items(found, LIST, empty="No secrets. `tickrail secrets set NAME` makes one.")
+    show_items(
+        session,
+        lambda: session.client().pages("/v1/secrets", {"limit": _PAGE}),
+        LIST,
+        empty="No secrets. `tickrail secrets set NAME` makes one.",
+        live=live,
+    )
 
 
 @secrets.command("set")
-@click.argument("name")
+@click.argument("name", type=SECRET)
 @click.option("-f", "--file", metavar="FILE", help="Read the value from a file; - for stdin.")
 @shared_options
 @pass_session
@@ -56,18 +66,21 @@ def set_secret(session: Context, /, *, name: str, file: str | None) -> None:
 
 
 @secrets.command("delete")
-@click.argument("name", nargs=-1, required=True)
+@click.argument("name", type=SECRET, nargs=-1, required=True)
+@yes_option
 @shared_options
 @pass_session
-def delete_secret(session: Context, /, *, name: tuple[str, ...]) -> None:
+def delete_secret(session: Context, /, *, name: tuple[str, ...], yes: bool) -> None:
     """Delete secrets that no job uses."""
+    confirm(f"Delete {named('secret', name)}?", yes=yes)
     for one in name:
         # The API answers the same where there is none: it was deleted, or its name is misspelt.
         if _is_there(session, one):
             session.client().request("DELETE", secret_path(one))
             session.done(f"Deleted {one}.")
         else:
-            session.done(f"There is no secret {one}: nothing to delete.")
+            near = nearest_names(session, one, "/v1/secrets")
+            session.done(f"There is no secret {one}: nothing to delete{near or '.'}")
 
 
 def _is_there(session: Context, name: str) -> bool:

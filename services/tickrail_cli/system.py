@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
+from rich.console import RenderableType
 
 from tickrail.core.errors import ConflictError
 from tickrail_cli.config import settings_options
 from tickrail_cli.context import PATIENCE, Context, NearGroup, pass_session, shared_options
+from tickrail_cli.lag import lag
+from tickrail_cli.live import show_whole, watch_option
 from tickrail_cli.members import drain, members, partitions, undrain
-from tickrail_cli.output import Column
+from tickrail_cli.output import Column, table_of
 from tickrail_cli.workers import workers
 
 MOVES = (
@@ -33,16 +38,32 @@ def system() -> None:
     """Look at the installation (with an operator's key)."""
 
 
-for _command in (members, partitions, drain, undrain, workers):
+for _command in (members, partitions, drain, undrain, workers, lag):
     system.add_command(_command)
 
 
 @system.command()
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@watch_option
 @shared_options
 @pass_session
-def tzdata(session: Context, /, *, limit: int) -> None:
+def tzdata(session: Context, /, *, limit: int, live: bool) -> None:
     """Show the time zone data in use, and the next runs that a change of it moved."""
+
+    def parts(found: Mapping[str, Any]) -> Sequence[RenderableType]:
+        counts, items = found["partitions"].items(), found["items"]
+        by = ", ".join(f"{version} in {n} partition{'s' * (n != 1)}" for version, n in counts)
+        return [
+            f"The API has zone data {found['version']}. Next runs are by {by}.",
+            table_of(session, items, MOVES)
+            if items
+            else "No change of zone data has moved a next run.",
+        ]
+
+    show_whole(session, lambda: _tzdata(session, limit), parts, live=live)
+
+
+def _tzdata(session: Context, limit: int) -> Mapping[str, Any]:
     client = session.client()
     first = {"limit": min(limit, _PAGE)}
     answer = client.request("GET", "/v1/system/tzdata", params=first, within=PATIENCE)
@@ -53,13 +74,7 @@ def tzdata(session: Context, /, *, limit: int) -> None:
         page = client.request("GET", "/v1/system/tzdata", params=more, within=PATIENCE)
         items += page["items"]
         cursor = page["next_cursor"]
-    if session.output != "table":
-        session.done("", {**answer, "items": items, "next_cursor": cursor})
-        return
-    counts = answer["partitions"].items()
-    by = ", ".join(f"{version} in {n} partition{'s' * (n != 1)}" for version, n in counts)
-    session.done(f"The API has zone data {answer['version']}. Next runs are by {by}.")
-    session.echo_items(items, MOVES, empty="No change of zone data has moved a next run.")
+    return {**answer, "items": items, "next_cursor": cursor}
 
 
 @system.command("raise-generation")

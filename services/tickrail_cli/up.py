@@ -13,7 +13,7 @@ from tickrail.runtime import log
 from tickrail_cli.children import stop_leftovers
 from tickrail_cli.config import settings_options
 from tickrail_cli.context import Context, pass_session
-from tickrail_cli.installation import Plan, run_up
+from tickrail_cli.installation import DRAIN, Plan, run_up
 
 _COUNT = click.IntRange(0, 16)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -32,6 +32,7 @@ _DATA = click.option(
     "--schedulers", type=_COUNT, default=2, show_default=True, help="How many schedulers."
 )
 @click.option("--workers", type=_COUNT, default=2, show_default=True, help="How many workers.")
+@click.option("--watchdog/--no-watchdog", default=True, help="Whether a watchdog runs beside them.")
 @click.option(
     "--port",
     "api_port",
@@ -59,29 +60,31 @@ _DATA = click.option(
 @settings_options(
     *("database_url", "etcd_endpoints", "kafka_bootstrap", "partitions", "worker_app", "log"),
     "drain",
+    drain_grace=f"{DRAIN:g}",
 )
 @pass_session
-def up(
+def up(  # noqa: PLR0913 - click hands over each option by name
     session: Context,
     /,
     *,
     data_dir: Path | None,
     schedulers: int,
     workers: int,
+    watchdog: bool,
     api_port: int | None,
     external: bool,
     api_url: str | None,
     engine_url: str | None,
     **flags: object,
 ) -> None:
-    """Run Tickrail on this machine: servers, one API, schedulers, workers.
+    """Run Tickrail on this machine: servers, one API, schedulers, workers, a watchdog.
 
     Data stays in the folder. Ctrl-C stops everything in order, a second one at once.
     """
     settings = session.settings({**flags, "data_dir": data_dir, "api_port": api_port})
     level = "debug" if session.verbose else settings.log_level
     log.configure(settings.log_format, level, "up")
-    plan = Plan(schedulers, workers, external=external, api_url=api_url, engine_url=engine_url)
+    plan = Plan(schedulers, workers, external, api_url, engine_url, watchdog)
     sys.exit(run_up(settings, plan, SystemClock()))
 
 

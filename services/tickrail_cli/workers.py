@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from tickrail_cli.context import PATIENCE, Context, pass_session, shared_options
+from tickrail_cli.live import show_items, watch_option
 from tickrail_cli.output import Column
 
+_PATH = "/v1/system/workers"
 WORKERS = (
     Column("name", "name"),
     Column("state", "state", "state"),
@@ -22,12 +27,17 @@ WORKERS = (
 
 
 @click.command()
+@watch_option
 @shared_options
 @pass_session
-def workers(session: Context, /) -> None:
+def workers(session: Context, /, *, live: bool) -> None:
     """Show the workers that are there: what each serves and how much it runs."""
-    found = session.client().request("GET", "/v1/system/workers", within=PATIENCE)
-    if session.output != "table":
-        session.done("", found)
+
+    def found() -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = session.client().request("GET", _PATH, within=PATIENCE)
+        return answer
+
+    if session.output != "table" and not live:
+        session.done("", found())
         return
-    session.echo_items(found["items"], WORKERS, empty="No worker is there.")
+    show_items(session, lambda: found()["items"], WORKERS, empty="No worker is there.", live=live)

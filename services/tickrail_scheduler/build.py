@@ -20,25 +20,31 @@ from tickrail.coord.coordinator import EtcdCoordinator
 from tickrail.coord.settings import EtcdSettings
 from tickrail.core.clock import Clock
 from tickrail.core.ports import Publication
+from tickrail.core.ports_tracing import NO_TRACER, Tracer
 from tickrail.core.sharding import kafka_partition
 from tickrail.engine.backfills import Backfills
 from tickrail.engine.deadletters import LetterBox, OwedLetters, show_reasons
+from tickrail.engine.forecast import Forecast
+from tickrail.engine.lease_watch import LeaseWatch
 from tickrail.engine.new_topics import NewTopics
 from tickrail.engine.owner import OwnerLoop, OwnerParts
 from tickrail.engine.ownership import Ownership, OwnershipSettings
 from tickrail.engine.reaper import Reaper, ReaperSettings
 from tickrail.engine.relay import Relay, RelaySettings, Route
 from tickrail.engine.tick import Tick
+from tickrail.engine.upkeep import Upkeep
 from tickrail.engine.zone_data import ZoneData
 from tickrail.runtime.failpoints import Failpoints, Inside, Watched
 from tickrail.runtime.loop import LoopThread
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.fence import PostgresFenceStore
+from tickrail.store.forecast import PostgresJobSampler
 from tickrail.store.installation import Installation, queue_names, read_installation
 from tickrail.store.listen import WakeListener
 from tickrail.store.owner import PostgresOwnerStore
 from tickrail.store.session import DatabaseSettings
+from tickrail.store.upkeep import PostgresUpkeep
 
 OWNER_POINTS = Watched(
     inside={
@@ -73,7 +79,9 @@ def database_settings(settings: Settings) -> DatabaseSettings:
     )
 
 
-def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
+def build(
+    settings: Settings, clock: Clock, metrics: PrometheusMetrics, tracer: Tracer = NO_TRACER
+) -> Parts:
     """Check the servers and put the parts together; nothing runs yet.
 
     Raises:
@@ -94,10 +102,13 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     check_broker(kafka)
     topics = Topics(kafka)
     queues = queue_names(database)
+    for queue in queues:
+        metrics.gauge("launches_queued", 0, queue=queue)
     topics.ensure_queues(settings.topic_prefix, queues, installation.kafka_partitions)
 
     postgres = PostgresOwnerStore(
         database,
+        clock,
         history_days=settings.history_days,
         written=lambda what: failpoints.hit(f"owner.{what}.written"),
     )
@@ -135,6 +146,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         clock,
         metrics,
         RelaySettings(installation.partitions, settings.relay_outstanding),
+        tracer,
     )
     box = LetterBox(
         failpoints.watch(KafkaPublisher(kafka, clock, "dead letters"), "letters"),
@@ -143,7 +155,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     )
     show_reasons(metrics)
     parts = OwnerParts(
-        Tick(store, metrics),
+        Tick(store, metrics, tracer=tracer),
         relay,
         Reaper(
             store, clock, metrics, ReaperSettings(lost_after=timedelta(seconds=settings.lost_after))
@@ -167,15 +179,31 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         ),
         queues,
     )
-    listener = WakeListener(database, wake)
-    ownership_loop = LoopThread(
-        "ownership", lambda: ownership.run_once().next_in, clock, metrics=metrics
+    records = PostgresUpkeep(database)
+    keeper = Upkeep(
+        records,
+        timedelta(days=settings.audit_days),
+        timedelta(days=settings.history_days),
+        metrics,
     )
+    forecast = Forecast(PostgresJobSampler(database), ownership.owned, metrics, clock)
+    listener = WakeListener(database, wake)
+    leases = LeaseWatch(ownership, metrics, settings.lease_ttl - settings.lease_margin)
+    ownership_loop = LoopThread("ownership", leases.run_once, clock, metrics=metrics)
     loops = (
         owner_loop,
         ownership_loop,
-        LoopThread("renewal", ownership.renew_once, clock, metrics=metrics),
+        LoopThread("renewal", leases.renew_once, clock, metrics=metrics),
         LoopThread("topics", new_topics.run_once, clock, stuck_after=120.0, metrics=metrics),
+        LoopThread(
+            "upkeep",
+            keeper.run_once,
+            clock,
+            stuck_after=120.0,
+            at_end=records.close,
+            metrics=metrics,
+        ),
+        LoopThread("forecast", forecast.run_once, clock, stuck_after=120.0, metrics=metrics),
         LoopThread("wake-ups", listener.run_once, clock, at_end=listener.close, metrics=metrics),
     )
     coordinator.watch(ownership_loop.wake)

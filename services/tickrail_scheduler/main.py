@@ -11,10 +11,12 @@ import structlog
 from tickrail.core.clock import Clock, SystemClock
 from tickrail.engine.members import Census
 from tickrail.runtime import service
+from tickrail.runtime.certificates import Certificates
 from tickrail.runtime.http import StatusServer
 from tickrail.runtime.loop import stop_all, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
+from tickrail.runtime.tracing import start_tracing
 from tickrail_scheduler.build import Parts, build
 
 log = structlog.get_logger("tickrail.scheduler")
@@ -30,8 +32,10 @@ class Scheduler:
             TickrailError: a server does not answer, or the installation is not as needed.
         """
         self._clock = clock
-        self._metrics = PrometheusMetrics()
+        self._tracing = start_tracing(settings, "scheduler")
+        self._metrics = PrometheusMetrics("scheduler", trace=self._tracing.trace_id)
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="scheduler")
+        self._certificates = Certificates(settings, clock, self._metrics)
         self._parts: Parts | None = None
         self._census: Census | None = None
         self._epochs: set[str] = set()
@@ -44,7 +48,7 @@ class Scheduler:
         )
         self._status.start()
         try:
-            self._parts = build(settings, clock, self._metrics)
+            self._parts = build(settings, clock, self._metrics, self._tracing.tracer)
         except BaseException:
             self._status.stop()
             raise
@@ -89,6 +93,7 @@ class Scheduler:
         if self._parts is not None and self._census is not None:
             self._read_ownership(self._parts, self._census)
             self._read_servers(self._parts)
+        self._certificates.look()
         return self._metrics.render(accept)
 
     def _read_servers(self, parts: Parts) -> None:
@@ -132,6 +137,7 @@ class Scheduler:
             parts.coordinator.close()
             parts.store.close()
             parts.fence.close()
+            self._tracing.close()
             self._status.stop()
 
 

@@ -24,8 +24,10 @@ from tickrail.core.clock import Clock
 from tickrail.core.ids import LaunchId
 from tickrail.core.limits import CLASS_WEIGHTS
 from tickrail.core.ports import OwedLetter
+from tickrail.core.ports_tracing import NO_TRACER, Tracer
 from tickrail.engine.deadletters import LetterBox, RawBox, show_reasons
 from tickrail.engine.intake import Intake, IntakeSettings
+from tickrail.engine.notices import NoticeSender
 from tickrail.engine.presence import Presence
 from tickrail.engine.run_reports import RunReports
 from tickrail.engine.runs import Runs, RunsSettings
@@ -34,6 +36,7 @@ from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
 from tickrail.store.cipher import SecretCipher
 from tickrail.store.installation import Installation, queue_kinds, read_installation
+from tickrail.store.notices import PostgresNoticeStore
 from tickrail.store.reports import PostgresReportStore
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.target_facts import PostgresTargetFacts
@@ -65,9 +68,13 @@ class Parts:
     presence: Presence
     facts: PostgresTargetFacts
     targets: tuple[str, ...]
+    notice_store: PostgresNoticeStore
+    notices: NoticeSender
 
 
-def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts:
+def build(
+    settings: Settings, clock: Clock, metrics: PrometheusMetrics, tracer: Tracer = NO_TRACER
+) -> Parts:
     """Check the servers and put the parts together; nothing runs yet.
 
     Raises:
@@ -93,7 +100,7 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     Topics(kafka).ensure_queues(prefix, queues, installation.kafka_partitions)
 
     postgres = PostgresWorkerStore(
-        database, written=lambda what: failpoints.hit(f"worker.{what}.written")
+        database, clock, written=lambda what: failpoints.hit(f"worker.{what}.written")
     )
     store = failpoints.watch(postgres, "worker")
     consumer = LaunchConsumer(choose_group_protocol(kafka), clock, settings.name)
@@ -122,19 +129,19 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
     }
     report_store = PostgresReportStore(database)
     reports = RunReports(report_store)
+    notice_store = PostgresNoticeStore(database)
     facts = PostgresTargetFacts(database, SecretCipher(settings.secret_keys))
+    found = executors(settings, clock, kafka, facts, metrics, app)
     runs = Runs(
         store,
-        [
-            failpoints.watch(e, "executor", EXECUTOR_POINTS)
-            for e in executors(settings, clock, kafka, facts, metrics, app)
-        ],
+        [failpoints.watch(e, "executor", EXECUTOR_POINTS) for e in found],
         clock,
         metrics,
         RunsSettings() if app is None else RunsSettings(extensions=WITH_TASKS),
         offset_done=lambda place, offset: intake.offset_done(place, offset),  # noqa: PLW0108 - made below
         letters=post,
         reports=reports,
+        tracer=tracer,
     )
     intake = Intake(
         failpoints.watch(consumer, "consumer"),
@@ -160,4 +167,6 @@ def build(settings: Settings, clock: Clock, metrics: PrometheusMetrics) -> Parts
         Presence(report_store, info),
         facts,
         targets,
+        notice_store,
+        NoticeSender(notice_store, found, facts, clock, metrics),
     )

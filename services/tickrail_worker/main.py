@@ -11,11 +11,13 @@ import structlog
 from tickrail.core.clock import Clock, SystemClock
 from tickrail.core.ports_bus import BusError
 from tickrail.runtime import service
+from tickrail.runtime.certificates import Certificates
 from tickrail.runtime.http import StatusServer
 from tickrail.runtime.look import Look
 from tickrail.runtime.loop import LoopThread, stop_all, troubles
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.runtime.settings import Settings
+from tickrail.runtime.tracing import start_tracing
 from tickrail_worker.bounds import concurrency_problem
 from tickrail_worker.build import Parts, build
 
@@ -37,8 +39,11 @@ class Worker:
         """
         self._settings = settings
         self._clock = clock
-        self._metrics = PrometheusMetrics()
+        self._tracing = start_tracing(settings, "worker")
+        self._metrics = PrometheusMetrics("worker", trace=self._tracing.trace_id)
         self._metrics.gauge("build_info", 1, version=version("tickrail"), service="worker")
+        self._certificates = Certificates(settings, clock, self._metrics)
+        self._topics: set[str] = set()
         self._parts: Parts | None = None
         self._look: Look | None = None
         self._fatal: str | None = None
@@ -52,7 +57,7 @@ class Worker:
         self._loops: tuple[LoopThread, ...] = ()
         self._status.start()
         try:
-            parts = self._parts = build(settings, clock, self._metrics)
+            parts = self._parts = build(settings, clock, self._metrics, self._tracing.tracer)
         except BaseException:
             self._status.stop()
             raise
@@ -61,6 +66,10 @@ class Worker:
         self._intake_loop = LoopThread(
             "intake", self._intake, clock, stuck_after=60.0, at_end=parts.intake.finish,
             metrics=self._metrics,
+        )  # fmt: skip
+        self._present = LoopThread(
+            "presence", parts.presence.run_once, clock, stuck_after=60.0,
+            at_end=parts.presence.leave, metrics=self._metrics,
         )  # fmt: skip
         self._loops = (
             self._intake_loop,
@@ -72,8 +81,9 @@ class Worker:
                        metrics=self._metrics),
             LoopThread("run reports", parts.reports.run_once, clock, stuck_after=60.0,
                        at_end=parts.reports.flush, metrics=self._metrics),
-            LoopThread("presence", parts.presence.run_once, clock, stuck_after=60.0,
-                       at_end=parts.presence.leave, metrics=self._metrics),
+            self._present,
+            LoopThread("notices", parts.notices.run_once, clock, stuck_after=60.0,
+                       at_end=parts.notices.finish, metrics=self._metrics),
         )  # fmt: skip
         for loop in self._loops:
             loop.start()
@@ -129,8 +139,14 @@ class Worker:
         if parts is not None:
             self._metrics.gauge("runs_active", parts.runs.count)
             self._metrics.gauge("synchronous_standby", parts.store.synchronous_standby)
-            for topic, lag in parts.consumer.lag.items():
-                self._metrics.gauge("consumer_lag", lag, topic=topic)
+            lags = parts.consumer.lag
+            self._topics |= lags.keys()
+            for topic in self._topics:  # also those of which it holds nothing any more
+                self._metrics.gauge("consumer_lag", lags.get(topic, 0), topic=topic)
+            self._metrics.gauge("server_up", parts.consumer.trouble is None, server="kafka")
+            # Its loop asks PostgreSQL every few seconds; the look of /readyz may take its time.
+            self._metrics.gauge("server_up", self._present.last_error is None, server="postgres")
+        self._certificates.look()
         return self._metrics.render(accept)
 
     def stop(self) -> str | None:
@@ -158,7 +174,9 @@ class Worker:
             publisher.close(2.0)
         parts.store.close()
         parts.report_store.close()
+        parts.notice_store.close()
         parts.facts.close()
+        self._tracing.close()
         self._status.stop()
         given_back = parts.runs.interrupted
         return f"{given_back} runs were interrupted and given back" if given_back else None

@@ -1,0 +1,1 @@
+"""The watchdog: whether every due slot was launched, and who has not succeeded in time."""
