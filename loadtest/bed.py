@@ -56,11 +56,12 @@ class Bed:
     folder: Path
     environment: Mapping[str, str]
     profile: bool
+    versions: Mapping[str, str]
     processes: list[Process] = field(default_factory=list)
     services: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, kind: str, count: int = 1, **more: str) -> None:
-        """Start so many services of a kind (`scheduler`, `worker`, `api`)."""
+    def start(self, kind: str, count: int = 1, *, first: int = 1, **more: str) -> None:
+        """Start services of a kind (`scheduler`, `worker`, `api`), numbered from `first`."""
         url = self.urls.api if kind == "api" else self.urls.engine
         program = str(Path(sys.executable).with_name("tickrail"))
         for n in range(count):
@@ -69,7 +70,7 @@ class Bed:
                 where = str(self.folder / f"{kind}.prof")
                 command = [sys.executable, "-m", "cProfile", "-o", where, program, kind]
                 print(f"profile of {kind}: {where}", file=sys.stderr)
-            name = f"{kind}-{n + 1}"
+            name = f"{kind}-{first + n}"
             own = {"TICKRAIL_DATABASE_URL": url, "TICKRAIL_NAME": name, **more}
             service = subprocess.Popen(command, env={**self.environment, **own})
             self.services[name] = service
@@ -89,7 +90,8 @@ class Bed:
 def bed(args: argparse.Namespace) -> Iterator[Bed]:
     """Start the servers and migrate; stop all at the end.
 
-    Of the arguments: data, partitions, targets, concurrency, outstanding, log_level, profile.
+    Of the arguments: data, partitions, targets, concurrency, outstanding, log_level, profile; and
+    `migrate`, where it is there: what is called with the owner's URL in place of this version's.
     """
     folder = Path(args.data or tempfile.mkdtemp(prefix="tickrail-load-"))
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -101,7 +103,10 @@ def bed(args: argparse.Namespace) -> Iterator[Bed]:
         urls = provision(
             addresses.postgres_dsn, "load", {role: secrets.token_hex(16) for role in ROLES}
         )
-        migrate(urls.owner, partitions=args.partitions)
+        if "migrate" in args:
+            args.migrate(urls.owner)
+        else:
+            migrate(urls.owner, partitions=args.partitions)
         with psycopg.connect(urls.owner) as conn:
             conn.execute("update queues set kinds = array['webhook', 'command', 'noop']")
         environment = {
@@ -119,6 +124,7 @@ def bed(args: argparse.Namespace) -> Iterator[Bed]:
             folder,
             environment,
             args.profile,
+            stack.server_versions,
             [
                 Process("postgres", stack.postgres.pid or 0),
                 Process("kafka", stack.kafka.pid or 0),
@@ -188,9 +194,18 @@ def make_tenant(url: str) -> UUID:
 
 
 def insert_jobs(
-    url: str, tenant: UUID, seeds: Sequence[Seed], partitions: int, state: str = "paused"
+    url: str,
+    tenant: UUID,
+    seeds: Sequence[Seed],
+    partitions: int,
+    state: str = "paused",
+    *,
+    settled: bool = True,
 ) -> list[UUID]:
-    """Jobs straight into the tables; their ids. A document is parsed once for all jobs like it."""
+    """Jobs straight into the tables; their ids. A document is parsed once for all jobs like it.
+
+    `settled` False: more jobs follow, and `settle` is called after the last of them.
+    """
     now = CLOCK.now()
     read: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     ids = [uuid7(CLOCK) for _ in seeds]
@@ -226,10 +241,16 @@ def insert_jobs(
             for job, s in zip(ids, seeds, strict=True):
                 document = {**read[json.dumps(s.more)][1], "schedule": s.schedule}
                 copy.write_row((job, 1, tenant, json.dumps(document)))
+    if settled:
+        settle(url)
+    return ids
+
+
+def settle(url: str) -> None:
+    """Statistics as they would be, and nothing left to write: so that none of it is measured."""
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute("vacuum analyze jobs, job_versions")
         conn.execute("checkpoint")
-    return ids
 
 
 def insert_one_offs(url: str, instants: Sequence[datetime], partitions: int) -> None:

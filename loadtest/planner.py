@@ -231,7 +231,7 @@ def insert_jobs(conn: psycopg.Connection[Any], count: int) -> None:
 
 def tick_cost(conn: psycopg.Connection[Any], engine: str) -> tuple[float, float]:
     """Seconds of a tick with 100 jobs due, and of one that finds nothing; the least of some."""
-    store = PostgresOwnerStore(DatabaseSettings(engine, name="planner"))
+    store = PostgresOwnerStore(DatabaseSettings(engine, name="planner"), CLOCK)
     store.make_days(2)
     owned = {Partition(p): EPOCH for p in range(PARTITIONS)}
     tick = Tick(store, Metrics())

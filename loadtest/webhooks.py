@@ -45,61 +45,46 @@ from bed import (
     wait_for_owners,
 )
 from pipeline import check, release, wait_until_done
+from receiver import LOOPBACK, OK_ANSWER, Requests
 from tickrail.core.execution import Outcome, Run
 from tickrail.executors.egress import EgressGuard
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.executors.webhook import WebhookExecutor, WebhookSettings
 
-LOOPBACK = "127.0.0.1"
 PAYLOAD = {"order": 4711, "lines": ["a", "b", "c"]}
 
 
 # --- the receiver: a process of its own ----------------------------------------------------------
 
 
-class Receiver(asyncio.Protocol):
-    """As much of HTTP as the calls need; answers `after` seconds, counts what is open."""
+class Receiver(Requests):
+    """Answers `after` seconds, counts what is open."""
 
     calls = 0
     open = 0
     most = 0
 
     def __init__(self, after: float) -> None:
+        super().__init__()
         self._after = after
-        self._got = b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep where to answer."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+    def asked(self, head: bytes) -> None:
+        """Count it, and answer in time; or tell what was counted."""
+        if head.startswith(b"get /stats"):
+            body = json.dumps({"calls": Receiver.calls, "most": Receiver.most}).encode()
+            self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            return
+        Receiver.calls += 1
+        Receiver.open += 1
+        Receiver.most = max(Receiver.most, Receiver.open)
+        if self._after:
+            asyncio.get_running_loop().call_later(self._after, self._end)
+        else:
+            self._end()
 
-    def data_received(self, data: bytes) -> None:
-        """Take requests as they become whole."""
-        self._got += data
-        while (end := self._got.find(b"\r\n\r\n")) >= 0:
-            head = self._got[:end].lower()
-            at = head.find(b"content-length:")
-            size = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-            if len(self._got) < end + 4 + size:
-                return
-            self._got = self._got[end + 4 + size :]
-            if head.startswith(b"get /stats"):
-                body = json.dumps({"calls": Receiver.calls, "most": Receiver.most}).encode()
-                self._transport.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-                )
-                continue
-            Receiver.calls += 1
-            Receiver.open += 1
-            Receiver.most = max(Receiver.most, Receiver.open)
-            if self._after:
-                asyncio.get_running_loop().call_later(self._after, self._answer)
-            else:
-                self._answer()
-
-    def _answer(self) -> None:
+    def _end(self) -> None:
         Receiver.open -= 1
-        self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        self.answer(OK_ANSWER)
 
 
 async def receive(after: float) -> None:
