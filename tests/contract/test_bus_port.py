@@ -241,6 +241,17 @@ def test_a_new_group_starts_at_the_earliest_message_in_order(bus: Bus, topic: st
     consumer.close()
 
 
+def test_a_record_has_the_context_of_its_publication(bus: Bus, topic: str) -> None:
+    publisher = bus.publisher()
+    for headers in ([("a", b"b"), ("traceparent", b"00-ab-cd-01")], None, [("other", b"x")]):
+        assert publisher.publish(topic, 0, b"k", b"v", headers, None)
+    assert len(publisher.flush(DEADLINE)) == 3
+    consumer, _ = member(bus, topic)
+    assert [r.traceparent for r in gather(consumer, 3)] == ["00-ab-cd-01", None, None]
+    consumer.close()
+    publisher.close(DEADLINE)
+
+
 def test_a_poll_returns_at_most_what_was_asked_for(bus: Bus, topic: str) -> None:
     send(bus, topic, [b"%d" % i for i in range(10)])
     consumer, _ = member(bus, topic)

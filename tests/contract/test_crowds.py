@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.store_bed import OWNED, P1, P2, Bed, make_job
+from tests.support.store_bed import OWNED, P0, P1, P2, Bed, make_job
 from tests.support.stub_planner import StubPlanner
 
 from tickrail.core.clock import SystemClock
@@ -30,6 +30,20 @@ def test_in_a_crowd_tenants_go_in_turns_and_of_each_the_newest_and_the_oldest(be
     assert sizes == [4, 1, 0]
     assert {j.id for j in planner.jobs} == {*late, *on_time, other}
     assert len(planner.jobs) == 13
+
+
+def test_who_is_due_at_the_instant_of_a_crowd_does_not_wait_for_it(bed: Bed) -> None:
+    """Nor do the crowd's size and the order in which the jobs were made decide."""
+    crowd = [make_job(bed, due_in=-9) for _ in range(100)]
+    instant = bed.job_row(crowd[0]).next_run_at
+    others = [make_job(bed, due_in=-9, tenant=OTHER, partition=p) for p in (P0, P0, P1)]
+    for job in (*crowd, *others):
+        bed.change_job(job, next_run_at=instant)
+    for _ in range(100):
+        make_job(bed, due_in=-1)
+    store, planner = bed.owner(), StubPlanner(wake_in=60)
+    store.tick(OWNED, 40, planner)
+    assert {j.id for j in planner.jobs} >= set(others)
 
 
 def test_late_jobs_have_a_share_while_more_are_on_time_than_a_batch_holds(bed: Bed) -> None:

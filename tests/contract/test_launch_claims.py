@@ -98,8 +98,9 @@ def test_an_end_that_cannot_be_written_changes_nothing_and_is_no_outage(bed: Bed
 
 def test_the_targets_of_jobs_are_those_of_their_present_definitions(bed: Bed) -> None:
     job = bed.row(make_launch(bed)).job_id
-    assert bed.worker().targets([job, JobId(uuid4())]) == {job: TargetName("noop")}
-    assert bed.worker().targets([]) == {}
+    targets = bed.worker().targets
+    assert targets([job, JobId(uuid4())], ["task", "noop"]) == {job: TargetName("noop")}
+    assert targets([job], ["task", "command"]) == targets([], ["noop"]) == {}
 
 
 def test_a_doubled_message_starts_one_run(bed: Bed) -> None:

@@ -226,6 +226,13 @@ def test_a_paused_job_goes_on_when_its_time_has_come(bed: Bed) -> None:
 # --- the relay ----------------------------------------------------------------------------------
 
 
+def test_the_trace_of_a_launch_stays_with_it(bed: Bed) -> None:
+    context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    traced, plain = make_launch(bed, trace=context, attempt=2), make_launch(bed)
+    found = {p.id: p.trace for p in bed.owner().backlog(OWNED, 10).due}
+    assert found == {traced: context, plain: None}
+
+
 def test_the_backlog_is_what_is_due_now_of_active_tenants_and_queues(bed: Bed) -> None:
     due = make_launch(bed)
     make_launch(bed, due_in=30)
@@ -381,6 +388,37 @@ def test_the_oldest_held_launch_is_released_however_the_open_one_ended(bed: Bed,
     _end(bed, second, "succeeded")
     assert store.sweep(OWNED, LOST_AFTER, 10).moved == {"released": 1}
     assert bed.row(third).state is State.DUE
+
+
+def test_what_has_not_begun_of_a_deleted_tenant_is_cancelled(bed: Bed) -> None:
+    job, theirs = make_job(bed), make_job(bed, tenant=OTHER)
+    worker = bed.worker()
+    runs = make_launch(bed, job, ago=50)
+    claimed = claim_one(bed, worker, runs)
+    waits = [
+        make_launch(bed, job, ago=40, due_in=3600, failures=1, attempt=2),
+        make_launch(bed, job, ago=30, state=State.QUEUED, queued_at=bed.now()),
+        make_launch(bed, job, ago=20, state=State.HELD),
+    ]
+    ended = make_launch(bed, job, ago=10, state=State.SUCCEEDED)
+    kept = [make_launch(bed, theirs, ago=40), make_launch(bed, theirs, ago=20, state=State.HELD)]
+    store = bed.owner()
+    bed.suspend(TENANT)
+    assert store.sweep(OWNED, LOST_AFTER, 10).total == 0, "a tenant that is suspended goes on"
+    bed.suspend(TENANT, delete=True)
+    assert store.sweep({P1: OWNED[P1]}, LOST_AFTER, 10).total == 0, "it owns none of them"
+    assert store.sweep(OWNED, LOST_AFTER, 2).moved == {"cancelled": 2}
+    assert store.sweep(OWNED, LOST_AFTER, 2).moved == {"cancelled": 1}
+    for launch in waits:
+        row = bed.row(launch)
+        assert (row.state, row.cancel_requested) == (State.CANCELLED, True)
+        assert row.finished_at is not None
+    assert [bed.row(x).state for x in kept] == [State.DUE, State.HELD]
+    assert [bed.row(x).state for x in (runs, ended)] == [State.RUNNING, State.SUCCEEDED]
+    # What runs ends as it does; what would be tried again is cancelled then.
+    worker.finish([end_of(claimed, verdict(claimed, State.DUE))])
+    assert bed.row(runs).state is State.DUE
+    assert store.sweep(OWNED, LOST_AFTER, 10).moved == {"cancelled": 1}
 
 
 def test_a_retry_keeps_held_launches_where_they_are(bed: Bed) -> None:

@@ -243,6 +243,21 @@ def test_a_paused_queue_gives_its_launches_back_as_they_were(bed: Bed) -> None:
     assert ids(ask(bed, store, mine)) == set(mine)
 
 
+def test_what_is_published_of_a_suspended_tenant_is_given_back_at_the_claim(bed: Bed) -> None:
+    store, owner = bed.worker(), bed.owner()
+    mine, others = crowd(bed, 2), crowd(bed, 2, OTHER)
+    bed.suspend(TENANT)
+    bed.set_limit(WHOLE, Limit(paused=True))
+    answer = ask(bed, store, [*mine, *others])
+    assert answer.refused == dict.fromkeys(mine, "paused")
+    assert ids(answer) == set(others)
+    assert not owner.backlog(OWNED, 10).due
+    bed.go_on(TENANT)
+    bed.set_limit(WHOLE, Limit())
+    assert {p.id for p in owner.backlog(OWNED, 10).due} == set(mine)
+    assert ids(ask(bed, store, mine)) == set(mine)
+
+
 def test_the_relay_sees_what_is_under_way_at_each_limit(bed: Bed) -> None:
     bed.set_limit(MINE, Limit(max_running=2))
     store, owner = bed.worker(), bed.owner()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from tests.support.store_bed import (
@@ -15,8 +16,11 @@ from tests.support.store_bed import (
 )
 from tests.support.stub_planner import StubPlanner
 
+from tickrail.core.ids import TenantId
 from tickrail.core.ports import OpenCount
 from tickrail.core.states import State
+
+OTHER = TenantId(UUID(int=2))
 
 
 def test_the_tick_hands_the_planner_the_calendars_that_it_names(bed: Bed) -> None:
@@ -125,3 +129,21 @@ def test_the_planner_hears_of_open_launches_where_it_asks(bed: Bed) -> None:
     make_job(bed, due_in=-1)
     bed.owner().tick(OWNED, 100, silent)
     assert silent.opened == {}
+
+
+def test_the_planner_is_told_which_jobs_became_due_during_a_suspension(bed: Bed) -> None:
+    job = make_job(bed, due_in=-60, tenant=OTHER)
+    make_job(bed, due_in=-60)
+    bed.suspend(OTHER)
+    bed.owner().tick(OWNED, 10, StubPlanner(wake_in=3600))
+    bed.go_on(OTHER)
+    planner = StubPlanner(wake_in=-1)
+    owner = bed.owner()
+    owner.tick(OWNED, 10, planner)
+    (seen,) = planner.jobs
+    assert (seen.id, seen.resume_at is not None) == (job, True)
+    assert seen.resume_at is not None
+    assert seen.due_at < seen.resume_at <= bed.now()
+    bed.change_job(job, next_run_at=bed.now())
+    owner.tick(OWNED, 10, planner)
+    assert planner.jobs[-1].resume_at is None

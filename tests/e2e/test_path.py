@@ -162,12 +162,17 @@ def test_what_is_secret_is_seen_nowhere(up: Running) -> None:
         connection.sendall(head.encode() + body)
         return True
 
-    (up.folder / "key").write_text(HUSH)
-    up.cli("secrets", "set", "key", "--file", str(up.folder / "key"))
-    (up.folder / "key").unlink()
+    def keep(name: str, value: str) -> None:
+        (up.folder / "key").write_text(value)
+        up.cli("secrets", "set", name, "--file", str(up.folder / "key"))
+        (up.folder / "key").unlink()
+
+    keep("key", HUSH)
     key = {"secret": "key"}
     prints = 'echo "$K"; echo "$K" >&2; env; exit 3'
     with Receiver(echo) as receiver, up.client() as client:
+        hook = {"url": receiver.url("/nter2-tell"), "headers": {"X-Room": "room-everyone"}}
+        keep("hook", json.dumps({**hook, "signing_secret": "signs-everyone"}))
         targets = {
             "sends": {"webhook": {"url": receiver.url(), "headers": {"X-Key": key}}},
             "prints": {"command": {"shell": prints, "env": {"K": key}}},
@@ -177,7 +182,8 @@ def test_what_is_secret_is_seen_nowhere(up: Running) -> None:
         for name, target in targets.items():
             retry = {"max_attempts": 2, "initial": "0.05s"}
             document = {"name": name, "target": target, "retry": retry, "schedule": None}
-            client.request("POST", "/v1/jobs", json=document)
+            told = {"notify": ["webhook:hook"], "pause_after": 1}
+            client.request("POST", "/v1/jobs", json={**document, "on_failures": told})
             made.append(client.request("POST", f"/v1/jobs/name:{name}/trigger")["id"])
         for launch in made:
             path = f"/v1/launches/{launch}"
@@ -191,6 +197,10 @@ def test_what_is_secret_is_seen_nowhere(up: Running) -> None:
         until(buried, 60)
         said = [client.request("GET", f"/v1/dead-letters/{launch}") for launch in made]
         assert receiver.requests[0].header("X-Key") == HUSH
+        until(lambda: up.rows("select id from notices where error ^@ 'http_500'"), 60)
+        calls = [r for r in receiver.requests if r.path == "/nter2-tell"]
+        assert {r.header("X-Room") for r in calls} == {"room-everyone"}
+        assert all(r.header("webhook-signature") for r in calls)
     shown = json.dumps([said, kept], ensure_ascii=False) + "\n".join([*up.lines, *up.shown])
     for (table,) in up.rows("select tablename from pg_tables where schemaname = current_schema()"):
         shown += str(up.rows(f"select row.*::text from {table} as row"))

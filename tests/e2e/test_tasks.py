@@ -115,5 +115,5 @@ def test_a_worker_without_the_app_refuses_the_queue(up: Running) -> None:
     assert "The queue default serves command, task, which this worker does not run" in done.stderr
     assert "--app MODULE:APP" in done.stderr
     wrong = up.worker("--app", "shop.task:app")
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "there is no module 'shop.task'" in wrong.stderr

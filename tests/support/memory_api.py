@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.support.memory_letters import MemoryLetters
+from tests.support.memory_quotas import MemoryQuotas
 from tests.support.memory_tables import JobRow, LaunchRow, MemoryDatabase, SkipRow
 from tests.support.stepped import TENANT
 
@@ -71,6 +72,7 @@ class MemoryTransaction:
         self.jobs = MemoryJobs(api, now)
         self.launches = MemoryLaunches(api, now)
         self.calendars = MemoryCalendars(api, now)
+        self.quotas = MemoryQuotas(api.db, self.tenant, now)
         self.letters = MemoryLetters(api.db, launch_record, now)
 
     def queue_kinds(self, queue: str) -> Sequence[str]:
@@ -108,7 +110,8 @@ class MemoryJobs:
             row = rows.get(ref)
         return None if row is None else self._record(row)
 
-    def find_deleted(self, name: str) -> JobRecord | None:
+    def find_deleted(self, name: str, *, lock: bool = False) -> JobRecord | None:
+        del lock
         gone = [r for r in self.api.db.jobs.values() if r.name == name and r.state == "deleted"]
         return self._record(gone[-1]) if gone else None
 
@@ -212,7 +215,8 @@ class MemoryLaunches:
         self.api.db.launches[launch.id] = row
         return launch_record(row)
 
-    def find(self, launch: LaunchId) -> LaunchRecord | None:
+    def find(self, launch: LaunchId, *, lock: bool = False) -> LaunchRecord | None:
+        del lock
         row = self.api.db.launches.get(launch)
         return None if row is None else launch_record(row)
 

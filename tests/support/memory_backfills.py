@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from tests.support.memory_quotas import count_launches, rooms_of
 from tests.support.memory_tables import (
     HISTORY,
     BackfillRow,
@@ -16,7 +17,7 @@ from tests.support.memory_tables import (
 )
 
 from tickrail.core.backfill import SLOTS_AT_ONCE, BackfillSituation, BackfillState
-from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE
+from tickrail.core.ids import ORIGIN_BACKFILL, ORIGIN_SCHEDULE, TenantId
 from tickrail.core.ports import DueJob, NewLaunch, Owned
 from tickrail.core.ports_backfill import Backfilled, BackfillPlanner, DueBackfill, Filled
 
@@ -42,7 +43,14 @@ class MemoryBackfillPass:
                 key=lambda row: row.backfill.next_at,
             )[:limit]
             held, fence = db.hold_fence(owned, (db.jobs[r.job_id].partition for r in rows))
-            mine = [r for r in rows if db.jobs[r.job_id].partition in held]
+            mine = [
+                r
+                for r in rows
+                if db.jobs[r.job_id].partition in held
+                and db.jobs[r.job_id].tenant_id not in db.locked_quotas
+            ]
+            rooms = rooms_of(db, {db.jobs[r.job_id].tenant_id for r in mine}, now)
+            made: Counter[TenantId] = Counter()
             due = [_due(db.jobs[r.job_id], r, now) for r in mine]
             names = {(d.job.tenant, n) for d in due for n in planner.calendars(d.job)}
             known = {key: text for key, text in db.calendars.items() if key in names}
@@ -51,12 +59,17 @@ class MemoryBackfillPass:
             inserted = []
             filled: list[Filled] = []
             for row, walk in zip(mine, walks, strict=True):
-                one = planner.fill(walk, self._situation(row, now), now)
+                tenant = walk.due.job.tenant
+                situation = replace(self._situation(row, now), room=rooms.get(tenant))
+                one = planner.fill(walk, situation, now)
+                if tenant in rooms:
+                    rooms[tenant] -= len(one.launches)
                 filled.append(one)
                 for n in one.launches:
                     if n.id not in db.launches:
                         db.launches[n.id] = _launch(walk.due, n, row, owned)
                         inserted.append(publication(db.launches[n.id]))
+                        made[tenant] += 1
                 if one.step.moved or len(rows) >= limit:
                     _move(row, one)
             return Backfilled(
@@ -66,6 +79,7 @@ class MemoryBackfillPass:
                 ended=sum(f.step.state is not BackfillState.RUNNING for f in filled),
                 more=any(f.step.more for f in filled),
                 fence=fence,
+                reached=count_launches(db, made, now),
             )
 
     def _situation(self, row: BackfillRow, now: datetime) -> BackfillSituation:

@@ -23,6 +23,7 @@ from tickrail.core.ports_bus import (
     Record,
     UnknownTopicError,
 )
+from tickrail.core.ports_tracing import TRACEPARENT
 
 Place = tuple[str, int]
 
@@ -198,7 +199,9 @@ class MemoryConsumer:
                 continue
             log, start = self._log(place), self._next[place]
             for offset in range(start, min(len(log), start + max_messages - len(records))):
-                records.append(Record(*place, offset, log[offset].value, generation))
+                trace = dict(log[offset].headers).get(TRACEPARENT)
+                context = None if trace is None else trace.decode()
+                records.append(Record(*place, offset, log[offset].value, generation, context))
                 self._next[place] = offset + 1
         return records
 

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from tests.support.memory_backfills import MemoryBackfillPass
 from tests.support.memory_limits import leave, loads, pauses, rouse
+from tests.support.memory_notices import busy, follow_up, go_on
+from tests.support.memory_quotas import count_launches, rooms_of
 from tests.support.memory_tables import (
     HISTORY,
     JobRow,
@@ -71,15 +73,17 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 and j.id not in db.locked_jobs
             ]
             due.sort(key=lambda j: (j.next_run_at or now, j.id))
-            jobs = [_due_job(j) for j in (due if len(due) < limit else _crowd(due, limit))[:limit]]
+            rows = (due if len(due) < limit else _crowd(due, limit))[:limit]
+            jobs = [_due_job(j)._replace(resume_at=db.suspended_until(j)) for j in rows]
             if not jobs:
                 return Ticked(now=now, next_due=self._next_due(owned, now))
             held, fence = db.hold_fence(owned, (j.partition for j in jobs))
-            mine = [j for j in jobs if j.partition in held]
+            mine = [j for j in jobs if j.partition in held and j.tenant not in db.locked_quotas]
             opened = {j.id: self._open_count(j.id) for j in mine if planner.needs_open(j)}
             known = self._calendars(mine, planner)
-            planned = planner.plan(mine, opened, known, now, now - HISTORY)
-            inserted, existed = self._write(owned, planned, now)
+            rooms = rooms_of(db, {j.tenant for j in mine}, now)
+            planned = planner.plan(mine, opened, known, now, now - HISTORY, rooms)
+            inserted, existed, made = self._write(owned, planned, now)
             skipped: Counter[str] = Counter()
             for p in planned:
                 for s in p.decision.skipped:
@@ -95,6 +99,7 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 full=full,
                 next_due=now if full else self._next_due(owned, now),
                 fence=fence,
+                reached=count_launches(db, made, now),
             )
 
     def resume(self, owned: Owned, limit: int, planner: Planner) -> Ticked:
@@ -162,9 +167,10 @@ class MemoryOwnerStore(MemoryBackfillPass):
 
     def _write(
         self, owned: Owned, planned: Sequence[Planned], now: datetime
-    ) -> tuple[list[Publication], int]:
+    ) -> tuple[list[Publication], int, Counter[TenantId]]:
         db = self._db
         inserted: list[Publication] = []
+        made: Counter[TenantId] = Counter()
         existed = 0
         for p in planned:
             for row in db.of_job(p.job.id):
@@ -179,6 +185,7 @@ class MemoryOwnerStore(MemoryBackfillPass):
                     existed += 1
                     continue
                 db.launches[n.id] = _launch_row(p.job, n, owned)
+                made[p.job.tenant] += 1
                 if n.state is State.DUE:
                     inserted.append(publication(db.launches[n.id]))
             for s in p.decision.skipped:
@@ -189,13 +196,14 @@ class MemoryOwnerStore(MemoryBackfillPass):
             job.next_run_at = p.decision.wake_at
             job.last_slot_at = p.decision.last_slot or job.last_slot_at
             job.launched += len(p.launches)
-            job.error, job.resume_at = p.error, None
+            job.error = p.error
+            go_on(job, now)
             job.awaits = p.decision.awaits
             job.skip_next -= p.decision.by_hand
             job.catch_up = None if p.error is None else job.catch_up
             over = p.decision.wake_at is None and not job.awaits
             job.state = "finished" if over else "active"
-        return inserted, existed
+        return inserted, existed, made
 
     # --- the relay ------------------------------------------------------------------------------
 
@@ -265,11 +273,14 @@ class MemoryOwnerStore(MemoryBackfillPass):
     def mark_unpublishable(self, owned: Owned, dead: Sequence[Publication], reason: str) -> Marked:
         with self._db.transaction("mark_unpublishable") as now:
             rows, fence = self._to_mark(owned, dead)
+            locked = busy(self._db, [row.id for row in rows])
+            rows = [row for row in rows if row.id not in locked]
             for row in rows:
                 row.state, row.finished_at, row.dlq_owed = State.DEAD, now, True
                 row.dead_at = now
                 row.failures += 1
                 row.result = {"outcome": reason, "message": reason}
+            follow_up(self._db, {row.id: State.DEAD for row in rows}, now)
             return Marked(len(rows), fence)
 
     def _to_mark(
@@ -297,6 +308,14 @@ class MemoryOwnerStore(MemoryBackfillPass):
             mine = sorted(
                 (x for x in db.launches.values() if x.partition in held), key=lambda x: x.id
             )
+            gone = [
+                x for x in mine
+                if x.tenant_id in db.deleted and x.state in OPEN - {State.RUNNING}
+                and x.id not in db.locked_launches
+            ][:limit]  # fmt: skip
+            for row in gone:
+                row.state, row.finished_at, row.cancel_requested = State.CANCELLED, now, True
+                moved["cancelled"] += 1
             for job in sorted({x.job_id for x in mine if x.state is State.HELD})[:limit]:
                 if not db.of_job(job, BUSY) and job not in db.locked_jobs:
                     oldest = db.of_job(job, frozenset({State.HELD}))[0]
@@ -330,18 +349,21 @@ class MemoryOwnerStore(MemoryBackfillPass):
                 and x.claim_expires_at < now
             ][:limit]
             held, fence = db.hold_fence(owned, (c.partition for c in lost))
-            states: Counter[str] = Counter()
+            states: dict[LaunchId, State] = {}
+            verdicts = {c.id: decide(c) for c in lost}
+            locked = busy(db, [i for i, v in verdicts.items() if v.dlq_owed])
             for c in lost:
-                if c.partition in held:
+                if c.partition in held and c.id not in locked:
                     why = f"worker {c.worker} did not extend its claim"
                     # What decide() takes its time for may have changed the row: the end names the
                     # claim and the expiry that were read.
-                    end = ReaperEnd(c.id, c.claim, c.expires_at, decide(c), why)
+                    end = ReaperEnd(c.id, c.claim, c.expires_at, verdicts[c.id], why)
                     after = db.end_attempt(end, now)
                     if after is not None:
-                        states[after.value] += 1
+                        states[c.id] = after
                         leave(db, [db.launches[c.id]], now)
-            return Swept(states, fence)
+            follow_up(db, states, now)
+            return Swept(Counter(x.value for x in states.values()), fence)
 
     def owed(self, owned: Owned, older_than: timedelta, limit: int) -> Sequence[OwedLetter]:
         db = self._db
@@ -438,6 +460,7 @@ def _launch_row(job: DueJob, n: NewLaunch, owned: Owned) -> LaunchRow:
         origin=ORIGIN_SCHEDULE,
         concurrency_key=n.concurrency and n.concurrency.key,
         concurrency_limit=n.concurrency and n.concurrency.limit,
+        trace=n.trace,
     )
 
 

@@ -24,6 +24,7 @@ from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import GENERATION_SHIFT, Claim, JobId, LaunchId, Partition, TenantId
 from tickrail.core.limits import Limit, Scope
 from tickrail.core.messages import UndecodableLetter
+from tickrail.core.on_failures import Channel
 from tickrail.core.ports import (
     CalendarText,
     FenceReport,
@@ -32,6 +33,7 @@ from tickrail.core.ports import (
     Publication,
 )
 from tickrail.core.ports_worker import Finish
+from tickrail.core.quotas import Quota
 from tickrail.core.states import OPEN, State
 from tickrail.core.verdict import Verdict
 
@@ -59,6 +61,8 @@ class JobRow:
     skip_next: int = 0
     catch_up: Any = None
     awaits: bool = False
+    paused: Any = None
+    failures_from: datetime | None = None
 
 
 @dataclass
@@ -98,6 +102,7 @@ class LaunchRow:
     dead_at: datetime | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
+    trace: str | None = None
 
 
 @dataclass
@@ -148,6 +153,9 @@ class MemoryDatabase:
         self.backfills: dict[UUID, BackfillRow] = {}
         self.undecodable: dict[str, UndecodableLetter] = {}
         self.suspended: set[TenantId] = set()
+        self.deleted: set[TenantId] = set()
+        """Some of those that are suspended."""
+        self.went_on: dict[TenantId, datetime] = {}
         self.paused_queues: set[str] = set()
         self.locked_jobs: set[JobId] = set()
         self.locked_launches: set[LaunchId] = set()
@@ -159,6 +167,11 @@ class MemoryDatabase:
         self.limits: dict[Scope, Limit] = {}
         self.holds: dict[tuple[Scope, LaunchId], HoldRow] = {}
         self.weights: dict[TenantId, int] = {}
+        self.notices: list[Any] = []
+        self.quotas: dict[TenantId, dict[Quota, float | None]] = {}
+        self.quota_windows: dict[tuple[TenantId, Quota, datetime], tuple[int, int]] = {}
+        self.quota_channels: dict[TenantId, tuple[Channel, ...]] = {}
+        self.locked_quotas: set[TenantId] = set()
         self._claims = 0
 
     @contextmanager
@@ -172,6 +185,12 @@ class MemoryDatabase:
             if name in self.lose_reply:
                 self.lose_reply.remove(name)
                 raise UnavailableError("the database did not answer in time")
+
+    def suspended_until(self, job: JobRow) -> datetime | None:
+        """When the suspension of its tenant ended during which a job became due."""
+        ended = self.went_on.get(job.tenant_id)
+        due = job.next_run_at
+        return ended if ended is not None and due is not None and ended > due else None
 
     def next_claim(self) -> Claim:
         self._claims += 1
@@ -269,7 +288,7 @@ def publication(row: LaunchRow, weight: int = 1) -> Publication:
     """What the relay needs of a launch."""
     return Publication(
         row.id, row.scheduled_at, row.job_id, row.tenant_id, row.partition, row.queue,
-        row.priority, row.attempt, row.due_at, weight,
+        row.priority, row.attempt, row.due_at, weight, row.trace,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from tests.support.memory_limits import ask, leave, place
+from tests.support.memory_notices import follow_up
 from tests.support.memory_tables import (
     LaunchRow,
     MemoryDatabase,
@@ -88,6 +89,7 @@ class MemoryWorkerStore:
             left = [db.launches[e.id] for e in ends if e.limited and e.id in states]
             leave(db, left, now)
             db.wakes += bool(left) or any(e.wakes for e in ends)
+            follow_up(db, states, now)
             return FinishAnswer(states, [e.id for e in ends if e.id not in states])
 
     def extend(self, claims: Sequence[Extension], ceiling: timedelta) -> ExtendAnswer:
@@ -106,7 +108,9 @@ class MemoryWorkerStore:
                     cancel.add(c.id)
             return ExtendAnswer(frozenset(held), frozenset(cancel))
 
-    def targets(self, jobs: Collection[JobId]) -> Mapping[JobId, TargetName]:
+    def targets(
+        self, jobs: Collection[JobId], kinds: Collection[str]
+    ) -> Mapping[JobId, TargetName]:
         db = self._db
         with db.transaction("targets"):
             found = {}
@@ -114,7 +118,8 @@ class MemoryWorkerStore:
                 if (row := db.jobs.get(job)) is not None:
                     target = json.loads(row.definitions[row.version])["target"]
                     (kind,) = target
-                    found[job] = TargetName(kind, target.get("task", {}).get("name", ""))
+                    if kind in kinds:
+                        found[job] = TargetName(kind, target.get("task", {}).get("name", ""))
             return found
 
     def asked_to_stop(self, launches: Sequence[tuple[LaunchId, datetime]]) -> frozenset[LaunchId]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 import pytest
@@ -31,6 +32,31 @@ STACK_DIR_VARIABLE = "TICKRAIL_TEST_STACK_DIR"
 KINDS = ("local", "containers")
 
 
+class Killable(Protocol):
+    """A server that a test may kill or freeze."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process is there; it may be frozen."""
+        ...
+
+    def kill(self) -> None:
+        """End it as SIGKILL does."""
+        ...
+
+    def freeze(self) -> None:
+        """Stop it in the middle of whatever it does, its connections open."""
+        ...
+
+    def thaw(self) -> None:
+        """Let it go on; nothing where it is not frozen."""
+        ...
+
+    def restart(self) -> None:
+        """Start it again on the same port and data, and wait until it answers."""
+        ...
+
+
 @dataclass(frozen=True)
 class Servers:
     """Where the servers are.
@@ -39,14 +65,14 @@ class Servers:
         postgres_dsn: the superuser's connection URI.
         etcd_endpoints: `host:port`.
         kafka_bootstrap: `host:port`.
-        local: the stack itself where this run started it, so that a test may kill or freeze one
-            server (and must leave it running); None for containers and for a foreign stack.
+        kafka: the broker itself where this run started it, so that a test may kill or freeze it
+            (and must leave it running); None of a foreign stack.
     """
 
     postgres_dsn: str
     etcd_endpoints: str
     kafka_bootstrap: str
-    local: LocalStack | None = None
+    kafka: Killable | None = None
 
 
 @pytest.fixture(scope="session")
@@ -81,8 +107,8 @@ def servers_of(kind: str) -> Iterator[Servers]:
     if kind == "containers":
         from tests.support.containers import containers  # noqa: PLC0415 - testcontainers is slow
 
-        with containers() as (postgres, etcd, kafka):
-            yield Servers(postgres, etcd, kafka)
+        with containers() as (postgres, etcd, kafka, broker):
+            yield Servers(postgres, etcd, kafka, broker)
     elif folder := os.environ.get(STACK_DIR_VARIABLE):
         with _of_folder(Path(folder)) as found:
             yield found
@@ -125,15 +151,15 @@ def _started(stack: LocalStack) -> Iterator[Servers]:
     except LocalServersError as error:
         pytest.exit(f"the servers for the tests could not be started: {error}", 3)
     try:
-        yield _servers(addresses, stack)
+        yield _servers(addresses, stack.kafka)
     finally:
         stack.stop()
 
 
-def _servers(addresses: StackAddresses, local: LocalStack | None = None) -> Servers:
+def _servers(addresses: StackAddresses, kafka: Killable | None = None) -> Servers:
     return Servers(
         postgres_dsn=addresses.postgres_dsn,
         etcd_endpoints=addresses.etcd_endpoints,
         kafka_bootstrap=addresses.kafka_bootstrap,
-        local=local,
+        kafka=kafka,
     )

@@ -1,6 +1,6 @@
-"""A scheduler whose clock is moved by lines on its standard input.
+"""A scheduler, or a watchdog, whose clock is moved by lines on its standard input.
 
-    python -m tests.support.shifted_scheduler
+    python -m tests.support.shifted_scheduler [watchdog]
 
 `wall SECONDS` moves the wall clock alone, forth or back, as NTP or an operator would.
 `suspend SECONDS` moves the monotonic clock alone: what a process finds when its machine was
@@ -18,6 +18,7 @@ from tickrail.core.clock import SystemClock
 from tickrail.runtime import log, service
 from tickrail.runtime.settings import load_settings
 from tickrail_scheduler.main import Scheduler
+from tickrail_watchdog.main import WatchdogProcess
 
 
 class ShiftedClock:
@@ -48,6 +49,8 @@ def main() -> int:
     log.configure(settings.log_format, settings.log_level, settings.name)
     clock = ShiftedClock()
     threading.Thread(target=clock.obey, daemon=True).start()
+    if sys.argv[1:] == ["watchdog"]:
+        return service.run("watchdog", lambda: WatchdogProcess(settings, clock))
     return service.run("scheduler", lambda: Scheduler(settings, clock))
 
 

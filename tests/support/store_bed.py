@@ -7,7 +7,8 @@ goes back, which is the same to the statements.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from tests.support.memory_store import MemoryOwnerStore
 from tests.support.memory_tables import JobRow, LaunchRow, MemoryDatabase, SkipRow
 from tests.support.memory_worker import MemoryWorkerStore
 
+from tickrail.core.clock import SystemClock
 from tickrail.core.definition import parse_definition
 from tickrail.core.ids import Claim, Epoch, JobId, LaunchId, Partition, TenantId, launch_id
 from tickrail.core.limits import Limit, Scope
@@ -31,8 +33,10 @@ from tickrail.core.ports_worker import (
     Finish,
     WorkerStore,
 )
+from tickrail.core.quotas import Quota
 from tickrail.core.states import PHASE, State
 from tickrail.core.verdict import Verdict
+from tickrail.store.launch_quotas import LOCK
 from tickrail.store.owner import PostgresOwnerStore
 from tickrail.store.session import DatabaseSettings
 from tickrail.store.worker import PostgresWorkerStore
@@ -46,7 +50,8 @@ _SHIFTED = {
         "due_at", "start_before", "queued_at", "claim_expires_at", "started_at", "finished_at",
         "dead_at",
     ),
-    "jobs": ("next_run_at", "resume_at"),
+    "jobs": ("next_run_at", "resume_at", "failures_from"),
+    "notices": ("minute", "created_at", "due_at"),
     "backfills": ("next_at",),
     "holds": ("due_at",),
     "limits": ("filled_at",),
@@ -82,11 +87,19 @@ class Bed(Protocol):
 
     def set_epoch(self, partition: Partition, epoch: int) -> None: ...
 
-    def suspend(self, tenant: TenantId) -> None: ...
+    def suspend(self, tenant: TenantId, *, delete: bool = False) -> None: ...
+
+    def go_on(self, tenant: TenantId) -> None: ...
 
     def pause_queue(self, queue: str, *, paused: bool = True) -> None: ...
 
     def set_limit(self, scope: Scope, limit: Limit | None) -> None: ...
+
+    def set_quota(self, tenant: TenantId, quota: Quota, amount: float | None) -> None: ...
+
+    def used(self, tenant: TenantId) -> Mapping[Quota, int]: ...
+
+    def busy_quotas(self, tenant: TenantId) -> AbstractContextManager[None]: ...
 
     def set_calendar(self, name: str, version: int, document: str) -> None: ...
 
@@ -236,8 +249,14 @@ class MemoryBed:
     def set_epoch(self, partition: Partition, epoch: int) -> None:
         self.db.fence.epochs[partition] = Epoch(epoch)
 
-    def suspend(self, tenant: TenantId) -> None:
+    def suspend(self, tenant: TenantId, *, delete: bool = False) -> None:
         self.db.suspended.add(tenant)
+        self.db.deleted |= {tenant} if delete else set()
+
+    def go_on(self, tenant: TenantId) -> None:
+        self.db.suspended.discard(tenant)
+        self.db.deleted.discard(tenant)
+        self.db.went_on[tenant] = self.now()
 
     def pause_queue(self, queue: str, *, paused: bool = True) -> None:
         (self.db.paused_queues.add if paused else self.db.paused_queues.discard)(queue)
@@ -246,6 +265,18 @@ class MemoryBed:
         self.db.limits.pop(scope, None)
         if limit is not None:
             self.db.limits[scope] = limit
+
+    def set_quota(self, tenant: TenantId, quota: Quota, amount: float | None) -> None:
+        self.db.quotas.setdefault(tenant, {})[quota] = amount
+
+    def used(self, tenant: TenantId) -> Mapping[Quota, int]:
+        return {q: n for (t, q, _), (n, _) in self.db.quota_windows.items() if t == tenant}
+
+    @contextmanager
+    def busy_quotas(self, tenant: TenantId) -> Iterator[None]:
+        self.db.locked_quotas.add(tenant)
+        yield
+        self.db.locked_quotas.discard(tenant)
 
     def set_calendar(self, name: str, version: int, document: str) -> None:
         self.db.calendars[TENANT, name] = CalendarText(version, document)
@@ -272,12 +303,12 @@ class PostgresBed:
         self.conn.close()
 
     def owner(self) -> PostgresOwnerStore:
-        store = PostgresOwnerStore(self.settings)
+        store = PostgresOwnerStore(self.settings, SystemClock())
         self._stores.append(store)
         return store
 
     def worker(self) -> PostgresWorkerStore:
-        store = PostgresWorkerStore(self.settings)
+        store = PostgresWorkerStore(self.settings, SystemClock())
         self._stores.append(store)
         return store
 
@@ -335,7 +366,8 @@ class PostgresBed:
     def job_row(self, job: JobId) -> JobRow:
         row = self.conn.execute(
             "select id, tenant_id, name, partition, plan::text, next_run_at, version, state,"
-            " last_slot_at, launched, resume_at, error, skip_next, catch_up, awaits"
+            " last_slot_at, launched, resume_at, error, skip_next, catch_up, awaits, paused,"
+            " failures_from"
             " from jobs where id = %s",
             [job],
         ).fetchone()
@@ -393,8 +425,14 @@ class PostgresBed:
             "update partitions set epoch = %s where partition = %s", [epoch, partition]
         )
 
-    def suspend(self, tenant: TenantId) -> None:
-        self.conn.execute("update tenants set state = 'suspended' where id = %s", [tenant])
+    def suspend(self, tenant: TenantId, *, delete: bool = False) -> None:
+        state = "deleted" if delete else "suspended"
+        self.conn.execute("update tenants set state = %s where id = %s", [state, tenant])
+
+    def go_on(self, tenant: TenantId) -> None:
+        self.conn.execute(
+            "update tenants set state = 'active', resumed_at = now() where id = %s", [tenant]
+        )
 
     def pause_queue(self, queue: str, *, paused: bool = True) -> None:
         self.conn.execute("update queues set paused = %s where name = %s", [paused, queue])
@@ -408,6 +446,27 @@ class PostgresBed:
                 " rate_seconds) values (%s, %s, %s, %s, %s, %s, %s)",
                 [*scope, limit.paused, limit.max_running, *rate],
             )
+
+    def set_quota(self, tenant: TenantId, quota: Quota, amount: float | None) -> None:
+        self.conn.execute(
+            "insert into quotas (tenant_id, quota, amount) values (%s, %s, %s)"
+            " on conflict (tenant_id, quota) do update set amount = excluded.amount",
+            [tenant, quota.value, amount],
+        )
+
+    def used(self, tenant: TenantId) -> Mapping[Quota, int]:
+        rows: Any = self.conn.execute(
+            "select quota, used from quota_windows where tenant_id = %s", [tenant]
+        ).fetchall()
+        return {Quota(quota): used for quota, used in rows}
+
+    @contextmanager
+    def busy_quotas(self, tenant: TenantId) -> Iterator[None]:
+        with self.database.admin() as other, other.transaction():
+            other.execute(
+                "select pg_advisory_xact_lock(%s, hashtext(%s::text))", [LOCK, str(tenant)]
+            )
+            yield
 
     def set_calendar(self, name: str, version: int, document: str) -> None:
         self.conn.execute(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tickrail.core.ids import JobId, TenantId, launch_id
-from tickrail.core.plan import Decision, PlannedLaunch, Skipped
+from tickrail.core.plan import Decision, PlannedLaunch, Skipped, SkipReason
 from tickrail.core.ports import (
     Calendars,
     CalendarText,
@@ -38,6 +39,7 @@ class StubPlanner:
         self.awaits = False
         self.by_hand = 0
         self.opened: dict[JobId, OpenCount] = {}
+        self.rooms: list[int | None] = []
         self.inside: Callable[[], None] = lambda: None
 
     def needs_open(self, job: DueJob) -> bool:
@@ -72,6 +74,7 @@ class StubPlanner:
         calendars: Calendars,
         now: datetime,
         oldest: datetime,
+        rooms: dict[TenantId, int],
     ) -> list[Planned]:
         self.inside()
         assert oldest < now
@@ -79,7 +82,21 @@ class StubPlanner:
         self.jobs += jobs
         self.opened.update(opened)
         self.known.update(calendars)
-        return [self._planned(j, now) for j in jobs]
+        return [self._within(self._planned(j, now), rooms) for j in jobs]
+
+    def _within(self, planned: Planned, rooms: dict[TenantId, int]) -> Planned:
+        """Without its launches, where its tenant has no room for them."""
+        tenant = planned.job.tenant
+        self.rooms.append(rooms.get(tenant))
+        room = rooms.get(tenant, len(planned.launches))
+        if room < len(planned.launches):
+            slot = self.slot(planned.job)
+            over = Skipped(SkipReason.QUOTA, slot, slot, 1)
+            decision = replace(planned.decision, launches=(), skipped=(over,))
+            return planned._replace(decision=decision, launches=[])
+        if tenant in rooms:
+            rooms[tenant] -= len(planned.launches)
+        return planned
 
     def slot(self, job: DueJob) -> datetime:
         return job.due_at.astimezone(UTC).replace(microsecond=0)

@@ -13,6 +13,7 @@ from tests.support.api import Caller, World, unused_id
 from tests.support.stepped import Counted
 from tests.support.until import until
 
+from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Epoch, Partition
 from tickrail.engine.backfills import Backfills
@@ -32,7 +33,7 @@ class Owner:
     def __init__(self, world: World) -> None:
         self._database = world.database
         world.database.run("update partitions set epoch = 7")
-        self.store = PostgresOwnerStore(DatabaseSettings(world.database.engine_url))
+        self.store = PostgresOwnerStore(DatabaseSettings(world.database.engine_url), SystemClock())
         self._backfills = Backfills(self.store, Counted())
 
     def turn(self) -> int:

@@ -24,15 +24,15 @@ def job_with(text: str) -> bytes:
         (b"{", 400),
         (b"\xff\xfe", 400),
         (b"{}{}", 400),
-        (b"[" * 100_000 + b"]" * 100_000, 400),
+        (b"[" * 100_000 + b"]" * 100_000, 413),
         (job_with("[" * 62 + "]" * 62), 201),
         (job_with("[" * 63 + "]" * 63), 400),
         (job_with('"\\u0000"'), 422),
         (job_with('{"a\\u0000": 1}'), 422),
         (job_with('"\\ud800"'), 400),
         (job_with("9" * 4301), 400),
-        (job_with("-" + "9" * 25), 400),
-        (job_with("18446744073709551616"), 400),
+        (job_with("-" + "9" * 25), 422),
+        (job_with("18446744073709551616"), 422),
         (job_with("18446744073709551615"), 201),
         (job_with("1e400"), 400),
         (job_with("NaN"), 400),
@@ -51,6 +51,21 @@ def test_bodies(acme: Caller, raw: bytes, status: int) -> None:
     answer = acme.call("POST", "/v1/jobs", raw=raw, expect=status)
     if status == 422:
         assert answer.json()["errors"]
+
+
+def test_a_body_that_is_not_there_is_told_so(acme: Caller) -> None:
+    acme.create("a")
+    for verb, path in (
+        ("POST", "/v1/jobs"),
+        ("PATCH", "/v1/jobs/name:a"),
+        ("PUT", "/v1/secrets/s"),
+    ):
+        [problem] = acme.call(verb, path, raw=b"", expect=422).json()["errors"]
+        assert (problem["pointer"], problem["message"]) == ("", "is empty")
+    [problem] = acme.call("POST", "/v1/jobs", raw=b"null", expect=422).json()["errors"]
+    assert (problem["pointer"], problem["message"]) == ("", "is null")
+    [item] = acme.post("/v1/jobs/batch", {"jobs": [None]}, expect=200)["items"]
+    assert [e["message"] for e in item["error"]["errors"]] == ["is null"]
 
 
 def test_a_number_is_stored_as_it_was_sent(acme: Caller) -> None:
@@ -150,9 +165,9 @@ def test_two_keys_or_none_or_a_huge_one(world: World, acme: Caller) -> None:
     for lines in (line * 2, ""):
         assert raw_request(world, f"{start}{lines}\r\n".encode()).startswith(b"HTTP/1.1 401 ")
     assert raw_request(world, f"{start}{line}\r\n".encode()).startswith(b"HTTP/1.1 200 ")
-    for bad in ("x" * 100_000, "a\x00b"):
+    for bad, status in (("x" * 100_000, b"431"), ("x" * 1_000_000, b"431"), ("a\x00b", b"400")):
         answer = raw_request(world, f"{start}Authorization: {bad}\r\n\r\n".encode())
-        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 401 "))
+        assert answer.startswith(b"HTTP/1.1 %b " % status)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_file_becomes_a_calendar_and_moves_a_job(
     code, out, _ = tickrail("calendars", "list", "--output", "json")
     [listed] = json.loads(out)["items"]
     assert (listed["time_zone"], listed["version"]) == ("Europe/Berlin", 1)
-    code, _, err = tickrail("calendars", "delete", "days")
+    code, _, err = tickrail("calendars", "delete", "--yes", "days")
     assert (code, "used by greeting" in err) == (1, True)
     code, out, _ = tickrail("calendars", "put", "-f", "none.json", "--if-version", "1")
     assert (code, out.splitlines()[0]) == (0, "Put days, version 2: empty.")
@@ -89,4 +89,4 @@ def test_what_is_wrong_with_a_file_is_said_in_words(
     code, _, err = tickrail("calendars", "put", "days", "-f", "days.json")
     assert (code, "did you mean 'dates'?" in err) == (1, True)
     code, _, err = tickrail("calendars", "get", "days")
-    assert (code, "There is no calendar of the name 'days'" in err) == (1, True)
+    assert (code, "there is no calendar 'days'" in err) == (1, True)

@@ -99,11 +99,15 @@ def test_no_slot_is_lost_or_doubled_while_a_calendar_changes(
         turns = itertools.cycle(STATES)
         seen = (
             "select exists (select from skips where reason = 'excluded'),"
-            " exists (select from launches)"
+            " exists (select from launches),"
+            " (select bool_and(last_slot_at > created_at + interval '4 s') from jobs)"
         )
-        # Which state a second's slot meets is chance.
+        # Which state a second's slot meets is chance, and so is how many there are by now.
         until(
-            lambda: world.acme.put(FREEZE, next(turns)) and rows(world, seen) == [(True, True)], 60
+            lambda: (
+                world.acme.put(FREEZE, next(turns)) and rows(world, seen) == [(True, True, True)]
+            ),
+            60,
         )
 
     during(ticks, edits)

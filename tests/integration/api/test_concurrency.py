@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 from tests.support.api import Caller, World, webhook
+from tests.support.until import until
 
 pytestmark = pytest.mark.integration
 T = TypeVar("T")
@@ -172,3 +173,29 @@ def test_a_session_that_is_killed_costs_no_answer(world: World, acme: Caller) ->
         world.database.name,
     )
     acme.get("/v1/jobs/name:a")
+
+
+def test_what_the_audit_log_calls_before_is_what_the_change_replaced(
+    world: World, acme: Caller
+) -> None:
+    """Somebody else's change commits while this one waits for the row."""
+    acme.create("a")
+    launch = acme.post("/v1/jobs/name:a/trigger", expect=201)["id"]
+    acme.put("/v1/secrets/s", {"value": "one"}, expect=201)
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+    with world.database.admin() as conn, ThreadPoolExecutor(2) as pool:
+        with conn.transaction():
+            conn.execute("update launches set state = 'held', phase = 0 where id = %s", [launch])
+            conn.execute("update secrets set updated_at = '2001-01-01T00:00Z'")
+            changes = [
+                pool.submit(acme.post, f"/v1/launches/{launch}/cancel", expect=202),
+                pool.submit(acme.put, "/v1/secrets/s", {"value": "two"}, expect=200),
+            ]
+            until(lambda: world.database.rows(waiting) == [(2,)])
+        for change in changes:
+            change.result(60)
+    told = world.database.rows(
+        "select action, coalesce(before ->> 'state', before ->> 'updated_at') from audit_log"
+        " where action in ('launch.cancel', 'secret.change') order by action"
+    )
+    assert told == [("launch.cancel", "held"), ("secret.change", "2001-01-01T00:00:00Z")]

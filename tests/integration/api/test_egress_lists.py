@@ -50,6 +50,20 @@ def test_lists_of_one_tenant(world: World) -> None:
                    expect=201)  # fmt: skip
 
 
+def test_lists_that_changed_since_the_process_saw_them(world: World) -> None:
+    """It checks by those that it knows; what it would store or refuse by old ones is done again."""
+    make(world.acme, "a", "127.0.0.9", 201)
+    narrow(world, "acme", {"deny": ["127.0.0.9"]})
+    make(world.acme, "b", "127.0.0.9", 422)
+    make(world.acme, "c", "127.0.0.8", 201)
+    make(world.acme, "d", "127.0.0.9", 422)
+    narrow(world, "acme", None)
+    make(world.acme, "e", "127.0.0.9", 201)
+    make(world.acme, "f", "127.0.0.9", 201)
+    names = [name for (name,) in world.database.rows("select name from jobs order by name")]
+    assert names == ["a", "c", "e", "f"]
+
+
 def test_lists_that_cannot_be_read_shut_everything(world: World) -> None:
     narrow(world, "acme", {"allow": ["10.0.0.0/99"]})
     (error,) = make(world.acme, "a", "127.0.0.8", 422)["errors"]
@@ -67,5 +81,23 @@ def test_a_worker_reads_the_same_lists(world: World) -> None:
             "acme": lists,
             "beta": None,
         }
+    finally:
+        facts.close()
+
+
+def test_a_restart_of_the_database_costs_a_worker_no_look_at_a_tenant(world: World) -> None:
+    """Each connection of the pool is dead then, and nothing has been done yet."""
+    named = DatabaseSettings(world.database.engine_url, name="facts-in-a-test")
+    facts = PostgresTargetFacts(named, SecretCipher(()))
+    tenant = world.keys["acme"].tenant
+    assert tenant is not None
+    try:
+        assert facts.egress(tenant) is None
+        killed = world.database.rows(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
+            "facts-in-a-test",
+        )
+        assert killed == [(True,)]
+        assert facts.egress(tenant) is None
     finally:
         facts.close()

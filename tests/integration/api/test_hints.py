@@ -80,3 +80,19 @@ def test_the_count_ends_at_its_bounds(world: World) -> None:
     assert world.database.rows(count, str(tenant), at, 1000)[0][1] == 1000
     assert world.database.rows(count, str(tenant), at, 5000)[0][1] == 3000
     assert world.database.rows(count, "", at, 5000)[0][1] == 0
+
+
+def test_a_few_that_wait_are_counted_in_one_partition_of_sixteen(world: World) -> None:
+    """Where a crowd is asked for: each create asks, and most instants have none."""
+    [(tenant,)] = world.database.rows("select id from tenants where name = 'acme'")
+    count = "select set_config('tickrail.tenant', %s, false), count_waiting(%s, %s)"
+
+    def counted(at: str, most: int) -> object:
+        return world.database.rows(count, str(tenant), at, most)[0][1]
+
+    few, more = "2099-01-01T00:00:00Z", "2099-01-02T00:00:00Z"
+    crowd(world, "acme", few, 12)
+    world.database.run("update jobs set name = 'few-' || name")
+    crowd(world, "acme", more, 80)
+    assert (counted(few, HERD), counted(few, HERD - 1)) == (3, 12)
+    assert counted(more, HERD) == 80

@@ -213,7 +213,7 @@ def test_purged_letters_show_no_more_and_stay_dead(world: World, acme: Caller) -
 
 def test_what_is_refused(acme: Caller) -> None:
     refused: list[tuple[Any, str]] = [
-        (None, "/filter"),
+        (None, ""),
         ({"filter": []}, "/filter"),
         ({"filter": {"jobs": "a"}}, "/filter/jobs"),
         ({"filter": {"job": "name:none"}}, "/filter/job"),

@@ -103,7 +103,7 @@ def test_a_drain_is_set_by_name_or_identity_seen_and_ended(world: World, named: 
     assert (answer["name"], answer["drains_ignored"]) == ("s-1", False)
     [item] = answer["items"]
     assert (item["state"], item["partitions"]) == ("draining", 1)
-    assert item["drain"]["by"] == f"key:{world.keys['operator'].key_id}"
+    assert item["drain"]["by"] == f"operator:{world.keys['operator'].key_id}"
     again = world.operator.post(path, {}, expect=202)
     assert again["items"][0]["drain"] == item["drain"], "the first one stays"
     assert set(world.etcd.drains) == {"s-1"}
@@ -113,7 +113,7 @@ def test_a_drain_is_set_by_name_or_identity_seen_and_ended(world: World, named: 
     rows = world.database.rows(
         "select action, subject, actor, tenant_id from audit_log order by id"
     )
-    actor = f"key:{world.keys['operator'].key_id}"
+    actor = f"operator:{world.keys['operator'].key_id}"
     drained, ended = (("member.drain", "member:s-1", actor, None),
                       ("member.undrain", "member:s-1", actor, None))  # fmt: skip
     assert rows == [drained, drained, ended, ended]

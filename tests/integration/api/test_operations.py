@@ -125,7 +125,7 @@ def test_filters(acme: Caller, where: dict[str, Any], names: set[str]) -> None:
 @pytest.mark.parametrize(
     ("document", "pointer"),
     [
-        (None, "/filter"),
+        (None, ""),
         ({}, "/filter"),
         ({"filter": None}, "/filter"),
         ([], ""),
@@ -236,6 +236,17 @@ def test_two_at_once_repeat_nothing(world: World, acme: Caller) -> None:
         pass
     [(pauses,)] = world.database.rows("select count(*) from audit_log where action = 'job.pause'")
     assert pauses == 3 * BATCH
+
+
+def test_an_answer_that_is_kept_is_for_those_who_may_ask_for_it(world: World, acme: Caller) -> None:
+    acme.create("a", schedule={"every": "1h"})
+    operation = acme.post("/v1/jobs/pause", {"filter": {}}, expect=202)
+    path = f"/v1/operations/{operation['id']}/cancel"
+    said = acme.post(path, expect=202, Idempotency_Key="c-1")
+    for scopes in (("read",), ("read", "run")):
+        less = world.caller(world.key("acme", *scopes).token)
+        less.post(path, expect=403, Idempotency_Key="c-1")
+    assert acme.post(path, expect=202, Idempotency_Key="c-1") == said
 
 
 def test_cancel_leaves_the_rest_as_it_is(world: World, acme: Caller) -> None:

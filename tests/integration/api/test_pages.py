@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.support.api import Caller, World
+
+from tickrail.core.ids import TenantId
+from tickrail.core.job_filter import JobFilter
+from tickrail.core.records import PageRequest, Position
+from tickrail.store.jobs import JobTable
+from tickrail.store.tenancy import Caller as Who
+from tickrail.store.tenancy import tenant_transaction
 
 pytestmark = pytest.mark.integration
 
@@ -61,6 +69,31 @@ def test_rows_that_come_and_go_disturb_no_other(world: World, acme: Caller) -> N
     assert len(seen) == len(set(seen)) == 40
 
 
+@pytest.mark.parametrize("ascending", [True, False])
+def test_f07_five_thousand_of_one_instant_come_once_each_while_rows_come_and_go(
+    world: World, acme: Caller, ascending: bool
+) -> None:
+    fill(world, 5000)
+    world.database.run("update jobs set created_at = '2026-03-01T00:00:00Z'")
+    engine = world.app.state.parts.database.engine
+    tenant = TenantId(UUID(world.tenant_id("acme")))
+    seen: list[str] = []
+    after: Position | None = None
+    while True:
+        request = PageRequest("created_at", ascending, 7, after)
+        with tenant_transaction(engine, tenant, Who("t")) as tx:
+            page = JobTable(tx).page(JobFilter(), request)
+        seen += [j.name for j in page.items]
+        after = page.after
+        if after is None:
+            break
+        if len(seen) % 700 == 0:
+            acme.create(f"new-{len(seen)}")
+            acme.delete(f"/v1/jobs/name:{seen[-1]}")
+    walked = [name for name in seen if not name.startswith("new-")]
+    assert len(walked) == len(set(walked)) == 5000
+
+
 def test_launches_of_one_second_come_once_each(world: World, acme: Caller) -> None:
     job = acme.create("a", overlap="allow")
     for _ in range(3):
@@ -100,6 +133,24 @@ def test_filters_of_jobs(acme: Caller) -> None:
     assert names(name_prefix="%") == set()
     assert names(queue="default", state="paused", tag="team") == {"billing-old"}
     assert names(queue="other") == set()
+
+
+def test_jobs_are_found_by_when_they_were_made_and_last_changed(acme: Caller) -> None:
+    made = [acme.create(name)["created_at"] for name in "abc"]
+    changed = acme.patch("/v1/jobs/name:a", {"description": "x"})["updated_at"]
+
+    def names(**params: Any) -> str:
+        return "".join(j["name"] for j in acme.get("/v1/jobs", sort="name", **params)["items"])
+
+    assert names(**{"from": made[1]}) == "bc"
+    assert names(to=made[1]) == "a"
+    assert names(**{"from": made[1], "to": made[2]}) == "b"
+    assert names(updated_from=made[2]) == "ac"
+    assert names(updated_from=changed) == "a"
+    assert names(updated_to=changed) == "bc"
+    for low, high in (("from", "to"), ("updated_from", "updated_to")):
+        refused = acme.get("/v1/jobs", **{low: made[2], high: made[1]}, expect=422)
+        assert [e["pointer"] for e in refused["errors"]] == [f"?{high}"]
 
 
 def test_filters_of_launches(world: World, acme: Caller) -> None:
@@ -159,6 +210,32 @@ def test_a_parameter_that_is_wrong_is_named(
     acme.create("a")
     refused = acme.call("GET", f"{path}?{query}", expect=422).json()
     assert [e["pointer"] for e in refused["errors"]] == [parameter]
+    assert all(e["expected"] for e in refused["errors"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "message", "expected"),
+    [
+        ("GET", "/v1/jobs?limit=0", "is '0'", "a whole number from 1 to 500"),
+        ("GET", "/v1/jobs?limit=" + "9" * 5000, "is '" + "9" * 60 + "'", "a whole number from 1"),
+        ("GET", "/v1/jobs/name:a/upcoming?n=x", "is 'x'", "a whole number from 1 to 500"),
+        ("GET", "/v1/jobs?name_prefix=" + "a" * 200, "has 200 characters", "at most 128 char"),
+        ("GET", "/v1/jobs?sort=id", "is 'id'", "'created_at', '-created_at', 'name' or '-name'"),
+        ("PUT", "/v1/jobs/name:a?dry_run=si", "is 'si'", "true or false"),
+        ("GET", "/v1/jobs?limt=5", "is not a known parameter", "did you mean 'limit'?"),
+        ("POST", "/v1/jobs/batch?dry_run=true", "is not a", 'in the body: {"dry_run": true}'),
+        ("POST", "/v1/jobs/name:a/backfills?dry_run=1", "is not", 'in the body: {"dry_run": true}'),
+        ("GET", "/v1/jobs/name:a?x=1", "is not a known parameter", "this path takes none"),
+    ],
+)
+def test_what_would_be_right_for_a_parameter_is_told(
+    acme: Caller, method: str, path: str, message: str, expected: str
+) -> None:
+    acme.create("a")
+    body = None if method == "GET" else {}
+    [error] = acme.call(method, path, body, expect=422).json()["errors"]
+    assert error["message"].startswith(message)
+    assert error["expected"].startswith(expected)
 
 
 def test_a_cursor_belongs_to_its_list(acme: Caller) -> None:

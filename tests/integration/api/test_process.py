@@ -160,13 +160,15 @@ def test_what_keeps_a_process_from_starting_is_named(
     code, said = refused(empty_database.api_url)
     assert (code, "tickrail migrate" in said) == (1, True)
     code, said = refused(database.api_url, partitions="8")
-    assert (code, "TICKRAIL_PARTITIONS" in said) == (1, True)
+    assert (code, "TICKRAIL_PARTITIONS" in said) == (2, True)
     code, said = refused(database.api_url, egress_allow="10.0.0.0/99")
-    assert (code, "egress_allow" in said) == (1, True)
+    assert (code, "egress_allow" in said) == (2, True)
+    code, said = refused(database.api_url, secret_keys="abc")
+    assert (code, "TICKRAIL_SECRET_KEYS" in said) == (2, True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = refused(database.api_url, api_port=str(port))
-    assert (code, "api_port" in said, str(port) in said) == (1, True, True)
+    assert (code, "api_port" in said, str(port) in said) == (2, True, True)
 
 
 def test_wrong_credentials_are_named_without_the_password(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""How late the tick is, as one sees it who owns nothing."""
+"""How late each step is, as one sees it who owns nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.support.api import World, webhook
 from tests.support.database import Database
 
 from tickrail.core.clock import SystemClock
+from tickrail.core.durations import parse_duration
 from tickrail.store.engine import ApiDatabase, read_overdue
 from tickrail.store.session import DatabaseSettings
 
@@ -48,3 +49,46 @@ def test_what_waits_by_intention_does_not_count(world: World, change: str) -> No
 def test_only_the_api_may_ask(database: Database) -> None:
     with psycopg.connect(database.engine_url) as conn, pytest.raises(errors.InsufficientPrivilege):
         conn.execute("select overdue_seconds()")
+
+
+def test_lag_is_of_every_queue_and_class_and_of_all_tenants(world: World) -> None:
+    nothing = {"plan": "0s", "publish": "0s", "start": "0s", "items": [], "next_cursor": None}
+    assert world.operator.get("/v1/system/lag") == nothing
+    for caller, name in ((world.acme, "a"), (world.beta, "b"), (world.acme, "c")):
+        caller.post("/v1/jobs", webhook(name), expect=201)
+    world.acme.post("/v1/jobs", webhook("d", schedule={"every": "1h"}), expect=201)
+    for caller, name, priority in (
+        (world.acme, "a", "normal"), (world.beta, "b", "normal"), (world.acme, "c", "high"),
+        (world.acme, "c", "high"), (world.acme, "c", "high"),
+    ):  # fmt: skip
+        trigger = {"priority": priority, "overlap": "allow"}
+        caller.post(f"/v1/jobs/name:{name}/trigger", trigger, expect=201)
+    of = "(select id from jobs where name = '{}')".format
+    run = world.database.run
+    run(f"update launches set due_at = now() - interval '40.5 s' where job_id = {of('a')}")
+    run(f"update launches set due_at = now() - interval '20.5 s' where job_id = {of('b')}")
+    run(
+        "update launches set state = 'queued', phase = 2, queued_at = now() - interval '5.5 s'"
+        f" where id = (select id from launches where job_id = {of('c')} order by id limit 1)"
+    )
+    run(
+        "update launches set state = 'running', phase = 2"
+        f" where id = (select id from launches where job_id = {of('c')} order by id desc limit 1)"
+    )
+    run("update launches set due_at = now() + interval '1 h' where state = 'due' and priority = 0")
+    run("update jobs set next_run_at = now() - interval '9.5 s' where name = 'd'")
+    high, normal = (
+        {"queue": "default", "priority": "high", "due": 0, "queued": 1, "running": 1,
+         "oldest_due": None},
+        {"queue": "default", "priority": "normal", "due": 2, "queued": 0, "running": 0,
+         "oldest_queued": None},
+    )  # fmt: skip
+    found = world.operator.get("/v1/system/lag")
+    first, second = found.pop("items")
+    for length, least in (
+        (first.pop("oldest_queued"), 5), (second.pop("oldest_due"), 40), (found["plan"], 9),
+        (found["publish"], 40), (found["start"], 5),
+    ):  # fmt: skip
+        assert least <= parse_duration(length).total_seconds() < least + 20
+    assert (first, second) == (high, normal)
+    world.acme.get("/v1/system/lag", expect=403)

@@ -13,7 +13,7 @@ from tests.support.stepped import Counted
 from tests.support.store_bed import OWNED, PostgresBed, claim_one, end_of, verdict
 from tests.support.until import until
 
-from tickrail.core.ids import JobId, LaunchId
+from tickrail.core.ids import JobId, LaunchId, TenantId
 from tickrail.core.ports import Calendars, DueJob, OpenCount, Planned
 from tickrail.core.states import State
 from tickrail.engine.tick import JobPlanner, Tick
@@ -36,10 +36,11 @@ class HeldPlanner(JobPlanner):
         calendars: Calendars,
         now: datetime,
         oldest: datetime,
+        rooms: dict[TenantId, int],
     ) -> Sequence[Planned]:
         self.reached.set()
         assert self.go.wait(10)
-        return super().plan(jobs, opened, calendars, now, oldest)
+        return super().plan(jobs, opened, calendars, now, oldest, rooms)
 
 
 class Owner:

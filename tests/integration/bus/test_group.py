@@ -136,18 +136,26 @@ def test_what_a_member_keeps_is_read_on_while_another_joins(
     before = {a[:2]: a.generation for a in first.assignments}
     publisher = KafkaPublisher(settings(), CLOCK)
     records: list[tuple[float, Record]] = []
-    second, _ = members()
-    joined_at: float | None = None
     sent = 0
 
-    def turn() -> bool:
-        nonlocal joined_at, sent
+    def more() -> bool:
+        nonlocal sent
         sent += 1
         for name in names:
             for partition in range(PARTITIONS):
                 publisher.publish(name, partition, b"k", b"%d" % sent, None, None)
         publisher.poll(0)
         records.extend((CLOCK.monotonic(), r) for r in first.poll(500, 0.02))
+        return {(r.topic, r.partition) for _, r in records} == set(before)
+
+    # All of it is being read before anybody else comes: what is measured is the joining.
+    until(more, 40)
+    second, _ = members()
+    joined_at: float | None = None
+
+    def turn() -> bool:
+        nonlocal joined_at
+        more()
         second.poll(500, 0.02)
         if joined_at is None and second.assignments:
             joined_at = CLOCK.monotonic()

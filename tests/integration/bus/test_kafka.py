@@ -65,8 +65,8 @@ def topic(settings: Callable[..., KafkaSettings], topic_prefix: str) -> str:
 @pytest.fixture
 def kafka(stack: Servers) -> Iterator[Any]:
     """The broker's process, for tests that kill or freeze it; runs again afterwards."""
-    assert stack.local is not None, "this test needs servers that this run started"
-    server = stack.local.kafka
+    assert stack.kafka is not None, "this test needs servers that this run started"
+    server = stack.kafka
     yield server
     server.thaw()
     if not server.alive:

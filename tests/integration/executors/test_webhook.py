@@ -161,13 +161,19 @@ def test_connections_are_used_again(executor: WebhookExecutor) -> None:
 def test_a_connection_that_the_server_closed_while_idle_is_not_used(
     executor: WebhookExecutor,
 ) -> None:
+    closed = threading.Semaphore(0)
+
     def close_after(connection: socket.socket, _: Request) -> bool:
         connection.sendall(OK_ANSWER)
+        connection.shutdown(socket.SHUT_RDWR)
+        closed.release()
         return False
 
     with Receiver(close_after) as receiver:
         for _ in range(5):
             assert call(executor, receiver.url()).ok
+            # A request that crosses the end of its connection is lost, as anywhere.
+            assert closed.acquire(timeout=10)
 
 
 # --- nothing was sent: certain -------------------------------------------------------------------

@@ -10,6 +10,7 @@ from tests.support.stepped import Counted
 from tests.support.store_bed import OWNED, PostgresBed, claim_one, make_job
 
 from tickrail.engine.backfills import Backfills
+from tickrail.engine.upkeep import Upkeep
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +49,7 @@ def test_the_relay_looks_as_far_back_as_a_backfill_went(bed: PostgresBed) -> Non
     assert len(owner.backlog(OWNED, 10).due) == 1
 
 
-def test_what_has_ended_goes_with_the_history(bed: PostgresBed) -> None:
+def test_what_has_ended_goes_with_the_history(bed: PostgresBed, upkeep_loop: Upkeep) -> None:
     job = make_job(bed, schedule={"cron": "0 * * * *"})
     start = bed.now() - timedelta(days=1)
     found = [make_backfill(bed, job, start, bed.now()) for _ in range(3)]
@@ -63,7 +64,7 @@ def test_what_has_ended_goes_with_the_history(bed: PostgresBed) -> None:
                 b" finished_at = now() - make_interval(days => %s) where id = %s",
                 [days, backfill],
             )
-    bed.owner().drop_days()
+    upkeep_loop.run_once()
     for table in ("backfills", "operations"):
         rows = bed.conn.execute(f"select id from {table} order by id".encode()).fetchall()
         assert [r[0] for r in rows] == sorted(found[1:])

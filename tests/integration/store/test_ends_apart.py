@@ -47,7 +47,7 @@ def test_e11_twenty_runs_end_together_while_every_claim_connection_is_busy(
     bed: PostgresBed,
 ) -> None:
     busy, executor, done = Busy(), HandExecutor(), []
-    store = PostgresWorkerStore(bed.settings, written=busy.written)
+    store = PostgresWorkerStore(bed.settings, CLOCK, written=busy.written)
     runs = Runs(
         store, [executor], CLOCK, Counted(), RunsSettings(),
         offset_done=lambda _place, offset: done.append(offset), letters=lambda _owed: [],

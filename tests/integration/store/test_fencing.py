@@ -26,6 +26,7 @@ from tests.support.store_bed import (
 from tests.support.stub_planner import StubPlanner
 from tests.support.until import until
 
+from tickrail.core.clock import SystemClock
 from tickrail.core.errors import UnavailableError
 from tickrail.core.ids import Epoch
 from tickrail.core.ports_ownership import FenceStore, RaiseOutcome
@@ -269,7 +270,7 @@ def test_the_reaper_does_not_wait_for_a_worker_that_stands_still_in_its_transact
         reached.set()
         assert go.wait(20)
 
-    frozen = PostgresWorkerStore(DatabaseSettings(bed.database.engine_url), written=hold)
+    frozen = PostgresWorkerStore(bed.settings, SystemClock(), written=hold)
     with thread() as pool:
         end = end_of(standing, verdict(standing, State.SUCCEEDED), outcome="ok")
         finishing = pool.submit(frozen.finish, [end])

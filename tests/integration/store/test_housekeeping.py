@@ -1,4 +1,4 @@
-"""What an owner's housekeeping forgets: waits and places of nobody, undecodable messages."""
+"""What an owner's housekeeping forgets: waits and places of nobody."""
 
 from __future__ import annotations
 
@@ -51,13 +51,3 @@ def test_waits_for_tokens_are_kept_while_anybody_waits(bed: PostgresBed) -> None
         bed.change(launch, state=State.CANCELLED)
     bed.owner().drop_days()
     assert held(bed) == {}
-
-
-def test_undecodable_messages_go_with_the_days(bed: PostgresBed) -> None:
-    bed.conn.execute(
-        'insert into undecodable (id, queue, topic, partition, "offset", value, size, error, at)'
-        " select n, 'default', 't', 0, n, '', 0, 'not JSON', now() - n * interval '1 day'"
-        " from unnest(array[29, 31]) n"
-    )
-    bed.owner().drop_days()
-    assert bed.conn.execute("select id from undecodable").fetchall() == [("29",)]

@@ -63,7 +63,8 @@ def test_g09_without_them_every_loop_works_behind_a_pooler(
     with closing(Session(settings)) as session:
         repeat(session)
     owner, worker, fence = (
-        PostgresOwnerStore(settings), PostgresWorkerStore(settings), PostgresFenceStore(settings),
+        PostgresOwnerStore(settings, CLOCK), PostgresWorkerStore(settings, CLOCK),
+        PostgresFenceStore(settings),
     )  # fmt: skip
     for _ in range(8):
         job = make_job(bed, due_in=-1)

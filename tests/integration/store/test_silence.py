@@ -81,7 +81,7 @@ def test_an_owner_that_is_cut_off_inside_a_tick_holds_no_taker_up(
 ) -> None:
     """The server ends its transaction after 2 s, whatever the owner still believes."""
     job = make_job(bed, due_in=-1)
-    old = PostgresOwnerStore(through(proxy, database.engine_url))
+    old = PostgresOwnerStore(through(proxy, database.engine_url), CLOCK)
     fence = PostgresFenceStore(DatabaseSettings(database.engine_url))
     inside = threading.Event()
     planner = StubPlanner()
@@ -200,7 +200,7 @@ def test_a_listener_notices_that_its_connection_was_cut(
 def test_a_worker_that_has_nothing_to_claim_can_tell_too(
     database: Database, proxy: TcpProxy
 ) -> None:
-    store = PostgresWorkerStore(through(proxy, database.engine_url))
+    store = PostgresWorkerStore(through(proxy, database.engine_url), CLOCK)
     look = Look("postgresql", store.trouble, CLOCK)
     assert look.read() == {}
     proxy.blackhole()

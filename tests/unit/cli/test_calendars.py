@@ -114,18 +114,18 @@ def test_import_sends_the_file_as_it_is(tickrail: Tickrail, api: StubApi, tmp_pa
 def test_delete_says_what_is_in_the_way(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", HOLIDAYS, Answer(body={}))
     api.on("DELETE", HOLIDAYS, Answer(204))
-    assert tickrail("calendars", "delete", "holidays").out == "Deleted holidays.\n"
+    assert tickrail("calendars", "delete", "--yes", "holidays").out == "Deleted holidays.\n"
     used = problem(409, "conflict", "The calendar is used by payroll.")
     api.on("DELETE", HOLIDAYS, used)
-    said = tickrail("calendars", "delete", "holidays")
+    said = tickrail("calendars", "delete", "--yes", "holidays")
     assert (said.code, "used by payroll" in said.err) == (1, True)
 
 
 def test_delete_says_that_there_was_none(tickrail: Tickrail, api: StubApi) -> None:
     api.on("GET", HOLIDAYS, problem(404, "not_found", "There is no calendar holidays."))
-    said = tickrail("calendars", "delete", "holidays")
+    said = tickrail("calendars", "delete", "--yes", "holidays")
     assert (said.code, said.out) == (0, "There is no calendar holidays: nothing to delete.\n")
-    assert [asked.method for asked in api.asked] == ["GET"]
+    assert [asked.method for asked in api.asked] == ["GET", "GET"]
 
 
 def test_one_of_a_kind_is_told_in_the_singular() -> None:

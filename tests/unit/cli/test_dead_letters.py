@@ -112,13 +112,13 @@ def test_a_dry_run_shows_which(tickrail: Tickrail, api: StubApi) -> None:
 
 def test_a_purge_of_launches_and_of_messages(tickrail: Tickrail, api: StubApi) -> None:
     api.on("POST", f"{LETTERS}/purge", Answer(202, {**OPERATION, "kind": "dead_letters.purge"}))
-    assert tickrail("dead-letters", "purge", "--to", DIED).code == 0
+    assert tickrail("dead-letters", "purge", "--yes", "--to", DIED).code == 0
     assert api.asked[-1].body == {"filter": {"to": DIED}}
     api.on("POST", f"{LETTERS}/purge", Answer(200, {"total": 2, "purged": 2, "items": []}))
-    said = tickrail("dead-letters", "purge", RAW)
+    said = tickrail("dead-letters", "purge", "--yes", RAW)
     assert api.asked[-1].body == {"filter": {"kind": "undecodable", "id": [RAW]}}
     assert said.out == "Purged 2 of 2 messages.\n"
-    tickrail("dead-letters", "purge", "--undecodable", "--all")
+    tickrail("dead-letters", "purge", "--yes", "--undecodable", "--all")
     assert api.asked[-1].body == {"filter": {"kind": "undecodable"}}
 
 

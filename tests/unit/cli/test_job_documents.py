@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,16 @@ def test_flags_of_create_add_to_the_document(
         "tags": {"team": "billing", "url": "http://x", "urgent": ""},
         "calendars": {"include": ["a"], "exclude": ["b"]},
     }
+
+
+def test_what_is_told_of_a_job_is_given_by_flags(tickrail: Tickrail, api: StubApi) -> None:
+    api.on("POST", "/v1/jobs", Answer(201, JOB))
+    told = ("--notify", "webhook:ops", "--notify", "kafka:t", "--expect-success-every", "26h")
+    tickrail("jobs", "create", "--name", "a", "--webhook", "https://e.org", *told)
+    assert api.asked[0].body["on_failures"] == {
+        "notify": ["webhook:ops", "kafka:t"],
+        "expect_success_every": "26h",
+    }
+    api.on("GET", NIGHTLY, Answer(200, JOB | {"silent_since": "2026-03-01T01:00:00Z"}))
+    shown = tickrail("--utc", "jobs", "get", "nightly").out
+    assert re.search(r"no success since +2026-03-01 01:00:00Z", shown)

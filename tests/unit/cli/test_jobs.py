@@ -260,7 +260,7 @@ def test_verbs(
 
 def test_delete(tickrail: Tickrail, api: StubApi) -> None:
     api.on("DELETE", NIGHTLY, Answer(204))
-    assert tickrail("jobs", "delete", "nightly").out == "Deleted nightly.\n"
+    assert tickrail("jobs", "delete", "--yes", "nightly").out == "Deleted nightly.\n"
 
 
 def test_slots(tickrail: Tickrail, api: StubApi) -> None:
@@ -268,12 +268,14 @@ def test_slots(tickrail: Tickrail, api: StubApi) -> None:
     rows = [
         {"at": "2026-03-01T01:00:00Z", "state": "launched", "launch": LAUNCH, "reason": None},
         {"at": "2026-03-02T01:00:00Z", "state": "skipped", "launch": None, "reason": "overlap"},
+        {"at": "2026-03-03T01:00:00Z", "state": "upcoming", "launch": None, "reason": "undecided"},
     ]
     api.on("GET", f"{NIGHTLY}/slots", page(*rows))
     for command in (("slots",), ("jobs", "slots")):
         said = tickrail(*command, "nightly", "--utc")
         assert "2026-03-02 01:00:00Z" in said.out
         assert "overlap" in said.out
+        assert "undecided" in said.out
 
 
 def slots_by_query(asked: Asked) -> Answer:

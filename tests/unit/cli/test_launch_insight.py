@@ -168,3 +168,20 @@ def test_workers(tickrail: Tickrail, api: StubApi) -> None:
     assert tickrail("system", "workers", "--output", "json").json() == answer
     api.on("GET", WORKERS, Answer(body={"items": [], "next_cursor": None}))
     assert tickrail("system", "workers").out == "No worker is there.\n"
+
+
+def test_lag(tickrail: Tickrail, api: StubApi) -> None:
+    queue = {
+        "queue": "mail", "priority": "low", "due": 12, "queued": 4, "running": 7,
+        "oldest_due": "1m30s", "oldest_queued": None,
+    }  # fmt: skip
+    answer = {
+        "plan": "3s", "publish": "1m30s", "start": "0s", "items": [queue], "next_cursor": None,
+    }  # fmt: skip
+    api.on("GET", "/v1/system/lag", Answer(body=answer))
+    said = tickrail("system", "lag").out.splitlines()
+    assert said[0] == "Behind: planning 3s, publishing 1m30s, starting 0s."
+    assert said[3].split() == ["mail", "low", "12", "1m30s", "4", "-", "7"]
+    assert tickrail("system", "lag", "--output", "json").json() == answer
+    api.on("GET", "/v1/system/lag", Answer(body={**answer, "items": []}))
+    assert tickrail("system", "lag").out.splitlines()[1] == "Nothing waits and nothing runs."

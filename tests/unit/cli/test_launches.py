@@ -74,9 +74,9 @@ def test_what_a_task_returned_is_shown(tickrail: Tickrail, api: StubApi) -> None
 
 
 def test_an_unknown_launch_is_1(tickrail: Tickrail, api: StubApi) -> None:
-    api.on("GET", "/v1/launches/x", problem(404, "not_found", "There is no launch x."))
-    said = tickrail("launches", "get", "x")
-    assert (said.code, said.err) == (1, "tickrail: There is no launch x.\n")
+    api.on("GET", "/v1/launches/X", problem(404, "not_found", "There is no launch X."))
+    said = tickrail("launches", "get", "X")
+    assert (said.code, said.err) == (1, "tickrail: There is no launch X.\n")
 
 
 def test_follow_prints_a_line_for_each_start_and_end_until_interrupted(

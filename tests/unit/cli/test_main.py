@@ -9,7 +9,9 @@ import pytest
 from tests.support.stub_api import Answer, StubApi, problem
 from tests.unit.cli.conftest import Tickrail
 
+from tickrail.runtime.settings import Settings
 from tickrail_cli import main
+from tickrail_cli.installation import DRAIN
 
 EMPTY = Answer(body={"items": [], "next_cursor": None})
 
@@ -18,6 +20,13 @@ def test_the_help_names_every_command_and_imports_none(tickrail: Tickrail) -> No
     said = tickrail("--help")
     assert said.code == 0
     assert all(f"  {name} " in said.out for name in main.COMMANDS)
+
+
+def test_the_help_of_up_says_how_long_its_processes_drain(tickrail: Tickrail) -> None:
+    said = " ".join(tickrail("up", "--help").out.split())
+    assert f"may go on after a stop is asked for. [{DRAIN:g}]" in said
+    said = " ".join(tickrail("worker", "--help").out.split())
+    assert f"may go on after a stop is asked for. [{Settings().drain_grace:g}]" in said
 
 
 def test_the_help_is_quick_and_needs_nothing_heavy() -> None:
@@ -158,7 +167,7 @@ def test_global_flags_stand_before_or_behind_the_command(
 
 
 def test_a_failure_inside_is_said_without_a_trace(tickrail: Tickrail, api: StubApi) -> None:
-    api.on("GET", "/v1/jobs", Answer(body={"no": "items"}))
+    api.on("GET", "/v1/jobs", Answer(body={"items": [{"name": "a"}], "next_cursor": None}))
     said = tickrail("jobs", "list")
     assert said.code == 1
     assert "something went wrong inside: KeyError" in said.err

@@ -74,7 +74,7 @@ def test_what_is_still_paused_is_said(tickrail: Tickrail, api: StubApi) -> None:
     api.on("POST", f"{MAIL}/resume", Answer(body=QUEUE))
     assert "paused for you" in tickrail("queues", "resume", "mail").out
     api.on("DELETE", MAIL, Answer(status=204))
-    assert tickrail("queues", "delete", "mail").out == "Deleted mail.\n"
+    assert tickrail("queues", "delete", "--yes", "mail").out == "Deleted mail.\n"
 
 
 def test_tenants(tickrail: Tickrail, api: StubApi, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Settings]]:
     logging.captureWarnings(capture=False)
 
 
-@pytest.mark.parametrize("name", ["api", "scheduler", "worker"])
+@pytest.mark.parametrize("name", ["api", "scheduler", "worker", "watchdog"])
 def test_a_service_gets_its_settings_and_gives_the_exit_code(
     tickrail: Tickrail, service: list[Settings], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +94,7 @@ def test_migrate_sets_up_and_gives_passwords(
     said = tickrail("migrate", *flags)
     assert said.out == "Applied 0001_pre. Passwords are set for tickrail_api.\n"
     assert database == [
-        {"url": "postgresql://o@h/d", "partitions": None, "kafka_partitions": None},
+        {"url": "postgresql://o@h/d", "partitions": None, "kafka_partitions": None, "half": None},
         {"tickrail_api": "hush"},
     ]
 

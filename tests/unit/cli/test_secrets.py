@@ -82,11 +82,11 @@ def test_delete_says_which_jobs_use_it(tickrail: Tickrail, api: StubApi) -> None
     api.on("GET", TOKEN, Answer(body=SECRET))
     used = {"pointer": "", "message": "the job 'a' names it", "expected": "a job without it"}
     api.on("DELETE", TOKEN, problem(409, "conflict", "The secret is used by a.", used))
-    said = tickrail("secrets", "delete", "token")
+    said = tickrail("secrets", "delete", "--yes", "token")
     assert said.code == 1
     assert "the job 'a' names it" in said.err
     api.on("GET", "/v1/secrets/gone", problem(404, "not_found", "There is none."))
-    assert "nothing to delete" in tickrail("secrets", "delete", "gone").out
+    assert "nothing to delete" in tickrail("secrets", "delete", "--yes", "gone").out
 
 
 def test_a_new_key_is_one(tickrail: Tickrail) -> None:

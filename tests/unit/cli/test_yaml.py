@@ -71,3 +71,19 @@ def test_what_json_cannot_say_is_refused(tmp_path: Path, text: str, why: str) ->
     with pytest.raises(click.ClickException) as refused:
         _read(tmp_path, text)
     assert why in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.yaml", "a: 1\nb: 2\na: 3"), ("a.json", '{"a": 1, "a": 2}')]
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(click.ClickException, match="the key 'a' is there twice"):
+        read_document(str(file))
+
+
+def test_what_is_merged_may_be_there_again(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("x: &x {a: 1}\nw: {<<: &y {<<: *x, a: 2}, a: 3}\nz: *y\n")
+    assert read_document(str(file)) == {"x": {"a": 1}, "w": {"a": 3}, "z": {"a": 2}}

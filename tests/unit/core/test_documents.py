@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from tickrail.core.documents import Reader, shown
+from tickrail.core.documents import Reader, nearest, shown
 from tickrail.core.policies import Overlap
+from tickrail.core.quotas import Quota
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,7 @@ def test_a_flag_is_true_or_false(value: object) -> None:
     reader.flag("dry_run", default=False)
     assert [(p.pointer, p.expected) for p in reader.problems] == [("/dry_run", "true or false")]
     assert Reader({}).flag("dry_run", default=True)
+
+
+def test_members_of_an_enumeration_are_said_as_their_values() -> None:
+    assert nearest("jobz", Quota) == "did you mean 'jobs'?"

@@ -182,7 +182,7 @@ RUNNING = {
         (
             facts({"due_at": SOON, "attempt": 2}, waits=[Wait(False, TENANT, MAX_RUNNING)]),
             "due",
-            "waits for a place",
+            "It waits for a place under a limit; asked again",
             SOON,
         ),
         (facts(owner=None), "partition", "No scheduler owns partition 3.", None),

@@ -121,3 +121,23 @@ def test_a_stored_plan_that_is_no_object_is_told_in_words(plan: str) -> None:
     job = DueJob(JobId(uuid7(clock)), TENANT, Partition(0), 1, clock.now(), None, 0, plan)
     with pytest.raises(InvalidInputError, match="stored plan is not a JSON object"):
         PlanCache().get(job, clock.now())
+
+
+def test_slots_of_a_suspension_are_paused_in_the_ledger_and_the_next_one_runs() -> None:
+    world = Stepped()
+    job = world.job(schedule={"every": "1m"}, overlap="allow", misfire=FIRE_ALL)
+    world.advance(60)
+    world.tick()
+    world.db.suspended.add(TENANT)
+    world.advance(300)
+    assert world.tick().jobs == 0
+    world.db.suspended.discard(TENANT)
+    world.db.went_on[TENANT] = world.clock.now()
+    world.advance(59)
+    assert len(world.tick().inserted) == 0
+    (record,) = world.db.skips.values()
+    assert (record.job_id, record.reason, record.count) == (job, "paused", 4)
+    world.advance(1)
+    world.tick()
+    # The instant of its end is not part of a suspension.
+    assert [x.scheduled_at.minute for x in world.launches(job)] == [1, 6, 7]

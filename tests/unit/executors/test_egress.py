@@ -259,3 +259,9 @@ def test_creation_waits_for_the_resolver_within_a_bound() -> None:
 
     assert check_url("http://slow.example/", NOTHING, resolver=slow, timeout=0.05) == []
     release.set()
+
+
+def test_who_names_a_port_of_another_service_is_told_which_ports_are_none() -> None:
+    (problem,) = check_url("http://public.example:6379/", NOTHING, resolver=system)
+    assert "port 6379" in problem.message
+    assert "port 80, 443 or one from 1024 on" in problem.expected

@@ -13,7 +13,15 @@ from tests.support.tree import ROOT
 
 RUN = ROOT / ".ci/run"
 GATES = ["environment", "ruff check", "ruff format", "mypy", "import contracts"]
-PARTS = [*GATES, "etcd of the tests"]
+PARTS = [
+    *GATES,
+    "bill of materials",
+    "audit",
+    "etcd of the tests",
+    "helm of the tests",
+    "fuzz",
+    "load",
+]
 
 
 def run(script: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -52,6 +60,9 @@ def rehearsal(tmp_path: Path) -> Path:
     (tmp_path / "Makefile").write_text(
         f"$(VENV)/.dev:\n\tmkdir -p $(VENV)/bin\n{makes}\n"
         'test:\n\t@[ "$$BROKEN" != tests ] && echo "== 1 passed in 0.01s =="\n'
+        'fuzz:\n\t@[ "$$BROKEN" != fuzz ]\n'
+        'audit:\n\t@[ "$$BROKEN" != audit ]\n'
+        'load:\n\t@[ "$$BROKEN" != load ]\n'
     )
     return tmp_path / ".ci/run"
 
@@ -72,6 +83,9 @@ def test_it_ends_with_the_closing_lines_of_the_tests(rehearsal: Path) -> None:
         ("mypy", "mypy"),
         ("lint-imports", "import contracts"),
         ("tests", "tests"),
+        ("fuzz", "fuzz"),
+        ("load", "load"),
+        ("audit", "audit"),
     ],
 )
 def test_a_failure_anywhere_fails_the_whole_and_is_named(

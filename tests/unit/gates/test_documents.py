@@ -17,7 +17,7 @@ from tickrail_cli.main import cli
 TABLES = runpy.run_path(str(ROOT / "docs/tables.py"))
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted(p for folder in (".", "docs", "loadtest") for p in (ROOT / folder).glob("*.md"))
 
 
 def named_in(text: str) -> list[tuple[str, str]]:
@@ -73,13 +73,24 @@ def test_the_tables_are_those_of_the_code() -> None:
         ("docs/metrics.md", "tickrail_schedule_lag_seconds", "tickrail_lag_seconds"),
         ("docs/errors.md", "| 422 |", "| 400 |"),
         ("docs/outcomes.md", "| `tls_failed` | webhook | yes | yes |", "| `tls_failed` |"),
+        ("docs/licences.md", "| psycopg | 3", "| psycopg | 2"),
+        ("docs/alerts.md", "| critical | 30s |", "| warning | 30s |"),
+        ("docs/dashboards.md", "Lease remaining", "Lease"),
+        (
+            "helm/tickrail/dashboards/tickrail-overview.json",
+            "max(tickrail_jobs_overdue_seconds",
+            "min(tickrail_jobs_overdue_seconds",
+        ),
+        ("helm/tickrail/values.schema.json", '"TICKRAIL_LEASE_TTL"', '"TICKRAIL_LEASE"'),
         ("docs/states.md", "| `due` | `queued` | owner |", "| `due` | `queued` | worker |"),
     ],
 )
 def test_a_table_that_differs_is_seen(tmp_path: Path, file: str, old: str, new: str) -> None:
-    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+    dashboards = (ROOT / "helm/tickrail/dashboards").glob("*.json")
+    schema = ROOT / "helm/tickrail/values.schema.json"
+    for path in (ROOT / "README.md", schema, *(ROOT / "docs").glob("*.md"), *dashboards):
         copy = tmp_path / path.relative_to(ROOT)
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
     text = (tmp_path / file).read_text()
     assert old in text
@@ -117,6 +128,62 @@ def test_the_map_of_the_tree_is_true() -> None:
     assert {f"libs/tickrail/{r}/" for r in rooms} | {f"services/{s}/" for s in services} <= set(
         paths
     )
+
+
+def files_named_in_the_map(section: str) -> list[tuple[str, str]]:
+    """Files of the code that the map's words name, each with where it is to be looked for."""
+    text, block = section.split("```text\n", 1)
+    found = [("", name) for name in re.findall(r"`([\w/]+/\w+\.py)`", text)]
+    stack: list[str] = []
+    for line in block.split("```", 1)[0].splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        entry = line.split()[0]
+        stack[depth:] = [entry]
+        at = "".join(part for part in stack if part.endswith("/"))
+        found.extend((at, name) for name in re.findall(r"[\w/]+\.py\b", line))
+    return found
+
+
+def not_there(named: list[tuple[str, str]]) -> list[str]:
+    """Those that are neither in their folder, or below it, nor a path from the root."""
+    return [
+        f"{at}{name}"
+        for at, name in named
+        if not (ROOT / name).exists() and not any((ROOT / at).rglob(name))
+    ]
+
+
+def test_what_the_map_says_of_files_names_files_that_exist() -> None:
+    section = (ROOT / "README.md").read_text().split("## Map of the tree", 1)[1]
+    named = files_named_in_the_map(section)
+    assert len(named) > 50
+    assert not_there(named) == []
+
+
+def test_a_file_of_the_map_that_does_not_exist_is_seen() -> None:
+    section = (
+        "`libs/none.py` and `libs/tickrail/core/plan.py`\n"
+        "```text\nlibs/tickrail/\n  core/   none.py and plan.py\n    plan.py   core.py\n```"
+    )
+    named = files_named_in_the_map(section)
+    assert not_there(named) == [
+        "libs/none.py", "libs/tickrail/core/none.py", "libs/tickrail/core/core.py"
+    ]  # fmt: skip
+
+
+def test_every_load_test_has_its_line_and_its_command() -> None:
+    page = (ROOT / "loadtest/README.md").read_text()
+    files = {p.name: p.read_text() for p in (ROOT / "loadtest").glob("*.py")}
+    named = re.findall(r"`(\w+\.py)`", page)
+    assert sorted(set(named)) == sorted(files)
+    programs = {n for n, text in files.items() if "__main__" in text} - {"receiver.py"}
+    lines = dict(re.findall(r"^\| `(\w+\.py)` \| `make ([\w-]+)`", page, re.MULTILINE))
+    assert set(lines) == programs
+    makefile = (ROOT / "Makefile").read_text()
+    for name, target in lines.items():
+        recipe = re.search(rf"^{target}:.*\n\t(.*)", makefile, re.MULTILINE)
+        assert recipe, target
+        assert re.search(rf"loadtest[/.]{name.removesuffix('.py')}\b", recipe[1]), target
 
 
 def code() -> str:

@@ -20,6 +20,8 @@ HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 
 RUN = ("local", "build")
 """The extras that `requirements/run.lock` holds; `requirements/dev.lock` holds them all."""
+IMAGE = ("tracing",)
+"""Those that `requirements/image.lock` holds."""
 
 
 def project() -> dict[str, Any]:
@@ -81,22 +83,42 @@ def test_the_locks_agree() -> None:
     }.items()
 
 
-@pytest.mark.parametrize("name", ["run.lock", "dev.lock"])
+def test_the_image_s_locks_are_parts_of_the_others() -> None:
+    """`image.lock`: what runs in a container, without servers; `build.lock`: what makes a wheel."""
+    image, build, dev = lock("image.lock"), lock("build.lock"), lock("dev.lock")
+    assert missing(wanted(IMAGE), image) == []
+    extra = project()["optional-dependencies"]["build"]
+    assert missing([Requirement(line) for line in extra], build) == []
+    assert {**image, **build}.items() <= dev.items()
+    servers = {canonicalize_name(r.name) for r in wanted(("local",))} - {
+        canonicalize_name(r.name) for r in wanted(())
+    }
+    assert not servers & image.keys()
+
+
+@pytest.mark.parametrize("name", ["run.lock", "dev.lock", "image.lock"])
 def test_every_package_has_hashes(name: str) -> None:
     held = lock(name)
     assert len(held) > 30
     assert [package for package, (_, hashes) in held.items() if not hashes] == []
 
 
+@pytest.mark.parametrize(("name", "tool"), [("mutate.lock", "mutmut"), ("audit.lock", "pip-audit")])
+def test_tools_with_a_lock_of_their_own_have_hashes(name: str, tool: str) -> None:
+    held = lock(name)
+    assert tool in held
+    assert [package for package, (_, hashes) in held.items() if not hashes] == []
+
+
 def test_the_tools_of_mutation_testing_fit_beside_the_others() -> None:
     dev, mutate = lock("dev.lock"), lock("mutate.lock")
-    assert "mutmut" in mutate
-    assert [name for name, (_, hashes) in mutate.items() if not hashes] == []
     both = dev.keys() & mutate.keys()
     assert {n: mutate[n][0] for n in both} == {n: dev[n][0] for n in both}
 
 
-@pytest.mark.parametrize("name", ["run.lock", "dev.lock", "mutate.lock"])
+@pytest.mark.parametrize(
+    "name", ["run.lock", "dev.lock", "mutate.lock", "audit.lock", "image.lock", "build.lock"]
+)
 def test_no_lock_holds_an_address(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text()
     assert "://" not in text
@@ -124,7 +146,14 @@ def test_a_lock_that_is_behind_is_seen() -> None:
     assert missing([Requirement("anyio>=5"), Requirement("click")], held) == ["anyio>=5", "click"]
 
 
-OURS = {"tickrail", "tickrail_api", "tickrail_scheduler", "tickrail_worker", "tickrail_cli"}
+OURS = {
+    "tickrail",
+    "tickrail_api",
+    "tickrail_scheduler",
+    "tickrail_worker",
+    "tickrail_watchdog",
+    "tickrail_cli",
+}
 WITH = {"pydantic-core": "pydantic"}
 """Packages that come with another one, at the version that it needs."""
 NOT_IMPORTED = {
@@ -138,8 +167,15 @@ NOT_IMPORTED = {
 }
 
 
-def imported() -> set[str]:
-    """Distributions whose modules production imports."""
+IMPORTED = (*RUN, "tracing")
+"""The extras whose packages production imports."""
+
+
+def imported(asked: set[str]) -> set[str]:
+    """Distributions whose modules production imports.
+
+    Of several that share a module's name, those that are asked for, if any is.
+    """
     by_module = packages_distributions()
     modules: set[str] = set()
     for path in project_files(".py"):
@@ -152,11 +188,12 @@ def imported() -> set[str]:
                 modules.add((node.module or "").split(".")[0])
     names: set[str] = set()
     for module in modules - set(sys.stdlib_module_names) - OURS:
-        names.update(canonicalize_name(name) for name in by_module[module][:1])
+        having = [canonicalize_name(name) for name in by_module[module]]
+        names.update(asked.intersection(having) or having[:1])
     return {WITH.get(name, name) for name in names}
 
 
 def test_what_production_imports_is_asked_for_and_nothing_else() -> None:
-    asked = {canonicalize_name(r.name) for r in wanted(RUN)}
-    assert imported() - asked == set()
-    assert asked - imported() == set(NOT_IMPORTED)
+    asked: set[str] = {canonicalize_name(r.name) for r in wanted(IMPORTED)}
+    assert imported(asked) - asked == set()
+    assert asked - imported(asked) == set(NOT_IMPORTED)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.etcd_program import NotBuiltError, Program, build
+from tests.support.etcd_program import Program
+from tests.support.go_program import GoProgram, NotBuiltError
+
+WANTED = GoProgram("etcd", "example.org/etcd", "9.9.9", (("example.org/etcd.Major", "9"),))
 
 FAKE_GO = """#!/bin/sh
 echo "$@" >> {calls}
 if [ "$1" = "{fails}" ]; then echo "go: first" >&2; echo "go: why it failed" >&2; exit 1; fi
-if [ "$1" = build ]; then echo binary > "$3"; fi
+if [ "$1" = build ]; then echo binary > "$5"; fi
 """
 
 
@@ -31,12 +34,13 @@ def go(calls: Path, *, fails: str = "nothing") -> None:
 
 def test_it_is_built_once(calls: Path) -> None:
     go(calls)
-    first = build("9.9.9")
+    first = WANTED.build()
     assert first.read_text() == "binary\n"
     commands = calls.read_text().splitlines()
     assert [line.split()[0] for line in commands] == ["mod", "get", "build"]
     assert commands[1].endswith("@v9.9.9")
-    assert build("9.9.9") == first
+    assert "-X example.org/etcd.Major=9" in commands[2]
+    assert WANTED.build() == first
     assert calls.read_text().splitlines() == commands
     assert sorted(p.name for p in first.parent.iterdir()) == ["etcd", "lock"]
 
@@ -44,13 +48,13 @@ def test_it_is_built_once(calls: Path) -> None:
 def test_without_go_it_says_so(calls: Path) -> None:
     assert not calls.exists()
     with pytest.raises(NotBuiltError, match="no `go` on the PATH"):
-        build("9.9.9")
+        WANTED.build()
 
 
 def test_a_build_that_fails_says_why_and_leaves_nothing(calls: Path) -> None:
     go(calls, fails="get")
     with pytest.raises(NotBuiltError, match="go: why it failed"):
-        build("9.9.9")
+        WANTED.build()
     assert not (calls.parent / "cache" / "etcd-9.9.9" / "etcd").exists()
 
 

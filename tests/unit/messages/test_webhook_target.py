@@ -8,7 +8,7 @@ import pytest
 
 from tickrail.core.errors import InvalidInputError
 from tickrail.core.secrets import SecretRef
-from tickrail.core.target_webhook import Webhook
+from tickrail.core.target_webhook import Webhook, split_url
 from tickrail.core.targets import parse_target, target_document, target_secrets
 
 URL = "https://hooks.example/in"
@@ -71,6 +71,10 @@ def test_the_host_of_a_template_is_known() -> None:
         ({"url": "{{ payload.scheme }}://hooks.example/"}, "url", "the host is fixed"),
         ({"url": "https://u{{ payload.u }}@hooks.example/"}, "url", "the host is fixed"),
         ({"url": URL + "/{{ paylod.id }}"}, "url", "there are payload, "),
+        ({"url": f"https://{'a' * 64}.example/"}, "url", "1 to 63"),
+        ({"url": f"https://{'a' * 60}{'.b' * 97}/"}, "url", "253 characters"),
+        ({"url": "https://a..example/"}, "url", "1 to 63"),
+        ({"url": "https://.example/{{ payload.id }}"}, "url", "1 to 63"),
         ({"url": URL + "#{{ payload.id }}"}, "url", "fragment"),
         ({"headers": {"X": "{{ nothing }}"}}, "headers/X", "there are payload, "),
         ({"headers": {"X": 7}}, "headers/X", '{"secret": "name"}'),
@@ -103,3 +107,10 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], pointer: str, hint: str)
     found = {p.pointer: p.expected for p in refused.value.problems}
     assert f"/target/webhook/{pointer}" in found
     assert hint in found[f"/target/webhook/{pointer}"]
+
+
+@pytest.mark.parametrize(
+    "host", ["a" * 63 + ".example", "a" * 59 + ".b" * 97, "127.0.0.1", "[2001:db8::1]", "a_b.c-d"]
+)
+def test_hosts_that_a_name_server_may_know_are_taken(host: str) -> None:
+    assert split_url(f"https://{host}/x").netloc == host

@@ -85,7 +85,7 @@ def test_a_port_in_use_names_the_setting(case: Case) -> None:
             metrics=PrometheusMetrics(),
         )
     [problem] = e.value.problems
-    assert problem.pointer == "status_port"
+    assert problem.pointer == "status_port (TICKRAIL_STATUS_PORT)"
     assert problem.message == f"port {case.server.port} of 127.0.0.1 is in use"
     assert problem.expected == "a free port, or 0 for any"
 
@@ -93,7 +93,7 @@ def test_a_port_in_use_names_the_setting(case: Case) -> None:
 def test_an_address_of_another_machine_names_the_setting() -> None:
     with pytest.raises(SettingsError) as e:
         StatusServer("192.0.2.1", 0, health=dict, ready=dict, metrics=PrometheusMetrics())
-    assert e.value.problems[0].pointer == "status_host"
+    assert e.value.problems[0].pointer == "status_host (TICKRAIL_STATUS_HOST)"
 
 
 def test_stopped_from_many_threads_and_never_started_again() -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import ast
+from math import isnan, nan
 from pathlib import Path
 
 import pytest
+from tests.support.clock import FakeClock
 
 import tickrail
-from tickrail.runtime.metrics import METRICS, PrometheusMetrics, metrics_table
+from tickrail.runtime.metrics import METRICS, Metric, PrometheusMetrics
+from tickrail.runtime.metrics_table import TOP_TENANTS, bound_of
 
 ROOT = Path(tickrail.__file__).parents[2]
 
@@ -83,8 +86,135 @@ def test_two_registries_do_not_meet() -> None:
     assert b"tickrail_fenced_writes_total 0.0" in second.render()[0]
 
 
-def test_each_metric_has_a_help_and_a_row_and_no_tenant() -> None:
+def test_each_metric_has_a_help_a_service_and_bounds() -> None:
     assert all(m.help.endswith(".") for m in METRICS)
-    assert all("tenant" not in m.labels for m in METRICS)
     assert all(bool(m.buckets) == (m.kind == "histogram") for m in METRICS)
-    assert len(metrics_table().splitlines()) == len(METRICS) + 2
+    assert all(set(m.told_by) for m in METRICS)
+    assert all(bound_of(m, label).most > 0 for m in METRICS for label in m.labels)
+    assert {m.name for m in METRICS if "tenant" in m.labels} == {
+        m.name
+        for m in METRICS
+        if m.name.startswith("tenant_") and m.name != "tenant_throttled_total"
+    }
+
+
+@pytest.mark.parametrize("name", ["schedule_lag_seconds", "start_lag_seconds", "run_seconds"])
+def test_a_histogram_can_show_ten_milliseconds_and_an_hour(name: str) -> None:
+    buckets = next(m.buckets for m in METRICS if m.name == name)
+    assert {0.01, 3600} <= set(buckets)
+
+
+def lines(metrics: PrometheusMetrics, name: str) -> dict[str, float]:
+    """The samples of a metric: the labels as they are shown -> the value."""
+    found = {}
+    for line in metrics.render()[0].decode().splitlines():
+        if line.startswith(f"tickrail_{name}{{"):
+            labels, value = line.removeprefix(f"tickrail_{name}").rsplit(" ", 1)
+            found[labels] = float(value)
+    return found
+
+
+def test_a_label_has_no_more_values_than_the_table_says() -> None:
+    metrics = PrometheusMetrics()
+    for n in range(10):
+        metrics.count("notices_total", outcome=f"o{n}")
+    found = lines(metrics, "notices_total")
+    assert len(found) == 4
+    assert found['{outcome="other"}'] == 7
+    metrics.count("notices_total", outcome="o0")
+    assert lines(metrics, "notices_total")['{outcome="o0"}'] == 2
+
+
+def test_what_is_beyond_a_gauges_bound_is_summed() -> None:
+    metrics = PrometheusMetrics()
+    for n in range(1000):
+        metrics.gauge("launches_queued", n, queue=f"q{n}")
+    found = lines(metrics, "launches_queued")
+    assert len(found) == 201
+    assert found['{queue="other"}'] == sum(range(200, 1000))
+    metrics.gauge("launches_queued", 0, queue="q999")
+    metrics.gauge("launches_queued", 5, queue="q998")
+    metrics.gauge("launches_queued", 7, queue="q7")
+    found = lines(metrics, "launches_queued")
+    assert found['{queue="other"}'] == sum(range(200, 998)) + 5
+    assert sum(found.values()) == sum(range(998)) + 5
+    metrics.gauge("launches_queued", 3, queue="other")
+    assert lines(metrics, "launches_queued")['{queue="other"}'] == sum(range(200, 998)) + 8
+
+
+def test_of_workers_of_queues_beyond_the_bound_the_fewest_are_told() -> None:
+    metrics = PrometheusMetrics()
+    for n in range(300):
+        metrics.gauge("queue_workers", 4, queue=f"q{n}")
+    metrics.gauge("queue_workers", 0, queue="q250")
+    metrics.gauge("queue_workers", 2, queue="q299")
+    assert lines(metrics, "queue_workers")['{queue="other"}'] == 0
+    metrics.gauge("queue_workers", nan, queue="q250")  # it is gone
+    assert lines(metrics, "queue_workers")['{queue="other"}'] == 2
+    for n in range(200, 300):
+        metrics.gauge("queue_workers", nan, queue=f"q{n}")
+    assert isnan(lines(metrics, "queue_workers")['{queue="other"}'])
+
+
+def test_the_busiest_tenants_are_named_and_the_rest_is_together() -> None:
+    clock = FakeClock()
+    metrics = PrometheusMetrics(clock=clock)
+    for n in range(TOP_TENANTS):
+        metrics.count("tenant_starts_total", tenant=f"first-{n}")
+    for _ in range(50):
+        metrics.count("tenant_starts_total", tenant="busy")
+    before = lines(metrics, "tenant_starts_total")
+    assert len(before) == TOP_TENANTS + 1
+    assert before['{tenant="other"}'] == 50
+    clock.advance(15)
+    metrics.render()
+    metrics.count("tenant_starts_total", tenant="busy")
+    after = lines(metrics, "tenant_starts_total")
+    assert len(after) == TOP_TENANTS + 1
+    assert after['{tenant="busy"}'] == 1
+    assert after['{tenant="other"}'] == 50
+
+
+def test_a_thousand_tenants_do_not_make_a_thousand_lines() -> None:
+    clock = FakeClock()
+    metrics = PrometheusMetrics(clock=clock)
+    for n in range(20_000):
+        metrics.count("tenant_launches_total", tenant=f"t{n % 1000}", outcome="succeeded")
+        if n % 1000 == 0:
+            clock.advance(11)
+            metrics.render()
+    found = lines(metrics, "tenant_launches_total")
+    assert len(found) <= TOP_TENANTS + 1
+
+
+def test_a_process_shows_what_its_service_tells() -> None:
+    metrics = PrometheusMetrics("worker")
+    text = metrics.render()[0].decode()
+    assert "tickrail_runs_active 0.0" in text
+    assert "partitions_owned" not in text
+    metrics.gauge("partitions_owned", 3)
+    assert "tickrail_partitions_owned 3.0" in metrics.render()[0].decode()
+
+
+def test_an_observation_carries_its_trace() -> None:
+    metrics = PrometheusMetrics(trace=lambda: "4bf92f3577b34da6a3ce929d0e0e4736")
+    metrics.observe("start_lag_seconds", 0.02)
+    body, kind = metrics.render("application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    assert '# {trace_id="4bf92f3577b34da6a3ce929d0e0e4736"} 0.02' in body.decode()
+
+
+def test_a_table_with_a_label_without_a_bound_is_refused() -> None:
+    with pytest.raises(KeyError):
+        PrometheusMetrics(table=[Metric("x_total", "counter", "X.", ("api",), ("unbounded",))])
+
+
+def test_what_may_be_counted_is_shown_as_nothing_so_that_the_first_one_is_a_rise() -> None:
+    metrics = PrometheusMetrics("scheduler")
+    assert lines(metrics, "slots_skipped_total")['{reason="misfire"}'] == 0
+    assert lines(metrics, "dead_letters_total")['{reason="too_large"}'] == 0
+    assert lines(metrics, "tenant_throttled_total")['{reason="quota"}'] == 0
+    assert lines(metrics, "runs_not_stopped_total") == {}, "told by workers alone"
+    for m in METRICS:
+        for label in m.labels:
+            assert len(bound_of(m, label).start) <= bound_of(m, label).most

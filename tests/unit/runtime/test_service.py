@@ -145,7 +145,7 @@ def test_it_ends_when_it_cannot_go_on(started: list[Process]) -> None:
     [
         ("SetupError('no schema yet: run `tickrail migrate`')", 1, "no schema yet"),
         ("UnavailableError('PostgreSQL at h:1 does not answer')", 3, "h:1 does not answer"),
-        ("SettingsError('wrong', (Problem('status_port', 'in use', 'a free one'),))", 1, "a free"),
+        ("SettingsError('wrong', (Problem('status_port', 'in use', 'a free one'),))", 2, "a free"),
         ("SetupError('postgresql://u:hush@h/d')", 1, "u:***@h"),
     ],
 )

@@ -6,8 +6,9 @@ import pytest
 
 from tickrail.core.errors import SettingsError
 from tickrail.runtime.settings import load_settings
-from tickrail.runtime.settings_fields import Settings, mask_url
+from tickrail.runtime.settings_fields import Settings
 from tickrail.runtime.settings_table import settings_table
+from tickrail.runtime.settings_types import mask_url
 
 
 def refused(

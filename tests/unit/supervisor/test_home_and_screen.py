@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from tests.support.clock import FakeClock
 
-from tickrail.runtime.settings import load_settings
 from tickrail_cli import home
 from tickrail_cli.screen import Lines, colored, screen
 
@@ -38,29 +37,11 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, text: str) -> None:
     assert set(home.passwords(tmp_path, ("a",))) == {"a"}
 
 
-def test_the_command_line_finds_address_and_key(tmp_path: Path) -> None:
+def test_the_client_file_is_its_owners_alone(tmp_path: Path) -> None:
     home.write_client(tmp_path, api_url=URL, api_key=KEY)
     assert mode(tmp_path / home.CLIENT_FILE) == 0o600
-    assert home.client_of(load_settings({"data_dir": tmp_path}, environ={})) == (URL, KEY)
-
-
-def test_what_is_given_goes_before_what_was_kept(tmp_path: Path) -> None:
-    home.write_client(tmp_path, api_url=URL, api_key=KEY)
-    given = {"data_dir": tmp_path, "api_key": "trk_x_y"}
-    assert home.client_of(load_settings(given, environ={})) == (URL, "trk_x_y")
-
-
-def test_the_kept_key_is_shown_to_no_other_server(tmp_path: Path) -> None:
-    home.write_client(tmp_path, api_url=URL, api_key=KEY)
-    given = {"data_dir": tmp_path, "api_url": "https://elsewhere.example"}
-    assert home.client_of(load_settings(given, environ={})) == ("https://elsewhere.example", "")
-    given = {"data_dir": tmp_path, "api_url": URL + "/"}
-    assert home.client_of(load_settings(given, environ={}))[1] == KEY
-
-
-def test_without_up_the_settings_hold(tmp_path: Path) -> None:
-    settings = load_settings({"data_dir": tmp_path}, environ={})
-    assert home.client_of(settings) == ("http://127.0.0.1:8080", "")
+    assert home.read_client(tmp_path) == (URL, KEY)
+    assert home.read_client(tmp_path / "nowhere") is None
 
 
 def plain(text: str) -> str:
@@ -109,6 +90,7 @@ def test_the_screen_names_address_key_and_three_commands(
     assert URL in text
     assert f"{URL}/docs" in text
     assert KEY in text
+    assert ".tickrail/metrics.json" in text
     assert text.count("tickrail jobs ") == 2
     assert text.count("tickrail launches ") == 1
     assert "TICKRAIL_DATA_DIR" not in text

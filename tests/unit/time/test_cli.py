@@ -159,7 +159,7 @@ def test_prune_keeps_to_its_set(session: Session) -> None:
     shown = run_import(session, "-", "--set", "a", "--prune", "--dry-run", text=shorter)
     assert "would delete two-" in shown.output
     assert len(session.api.jobs) == 4
-    run = run_import(session, "-", "--set", "a", "--prune", text=shorter)
+    run = run_import(session, "-", "--set", "a", "--prune", "--yes", text=shorter)
     assert run.exit_code == 0
     left = sorted((j["tags"]["set"], n[:3]) for n, j in session.api.jobs.items())
     assert left == [("a", "one"), ("b", "one"), ("b", "two")]
@@ -172,7 +172,7 @@ def test_errors_hold_everything_back(session: Session) -> None:
     assert "line 4: minute (field 1): 61 does not exist" in run.output
     assert "nothing imported" in run.output
     assert session.api.calls == []
-    skipped = run_import(session, "-", "--skip-errors", "--prune", text=text)
+    skipped = run_import(session, "-", "--skip-errors", "--prune", "--yes", text=text)
     assert skipped.exit_code == 0
     assert len(session.api.jobs) == 2
     assert "nothing was pruned" in skipped.output

@@ -122,6 +122,8 @@ def test_null_is_by_hand_only() -> None:
         (5, "/schedule", "is a number"),
         ({}, "/schedule", "says no time"),
         ({"cronn": "0 0 * * *"}, "/schedule/cronn", "not a known field"),
+        ({"rrule": "FREQ=DAILY"}, "/schedule/rrule", "not a known field"),
+        ({"time_zone": "UTC"}, "/schedule", "says no time"),
         ({"cron": "0 0 * * *", "every": "5m"}, "/schedule", "has cron and every together"),
         ({"cron": 5}, "/schedule/cron", "is a number"),
         ({"cron": "0 0 * * *", "zone": "UTC"}, "/schedule/zone", "not a known field"),
