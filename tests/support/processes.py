@@ -37,6 +37,17 @@ from tickrail.store.migrate import migrate
 from tickrail.store.provision import ROLES, provision
 
 CLOCK = SystemClock()
+_running: list[Installation] = []
+
+
+def last_words() -> str:
+    """What the processes of all installations that run logged last: shown beside a failure."""
+    return "\n".join(
+        f"{service.name}: {json.dumps(line, ensure_ascii=False)}"
+        for found in _running
+        for service in found.services.values()
+        for line in service.last_words()
+    )
 
 
 @dataclass
@@ -77,6 +88,10 @@ class Service:
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(60)
+
+    def last_words(self, count: int = 30) -> list[dict[str, Any]]:
+        """What it logged last, debug lines left out."""
+        return [line for line in self.lines() if line.get("level") != "debug"][-count:]
 
     def freeze(self) -> None:
         """SIGSTOP: its connections stay open, nothing is said; it is stopped on return."""
@@ -330,6 +345,8 @@ def installation(
                     own.update(per_service(name, own))
                 services[name] = Service(kind, name, own, folder / f"{name}.log")
                 services[name].start()
+        _running.append(made)
+        rest.callback(_running.remove, made)
         yield made
 
 

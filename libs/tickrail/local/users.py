@@ -5,6 +5,7 @@ PostgreSQL refuses to run as root. As a plain user it runs as that user, and non
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -45,21 +46,36 @@ def server_user(cluster: Path) -> SystemUser | None:
         return None
     if cluster.exists() and cluster.stat().st_uid != 0:
         return _by_id(cluster.stat().st_uid)
-    found = _find(USER_NAME)
-    if found is None and (useradd := shutil.which("useradd")):
-        subprocess.run(
-            [useradd, "--system", "--no-create-home", "--shell", "/bin/false", USER_NAME],
-            check=False,
-            capture_output=True,
-        )
-        found = _find(USER_NAME)
-    found = found or _find(FALLBACK)
+    found = _find(USER_NAME) or _made() or _find(FALLBACK)
     if found is None:
         raise LocalServersError(
             "PostgreSQL does not run as root, and there is no unprivileged user to run it under:"
             f" make a system user named {USER_NAME}, or start tickrail as a plain user"
         )
     return found
+
+
+def _made() -> SystemUser | None:
+    """The user, made by one process at a time; None where it cannot be made.
+
+    Of two that add it at once, one would go on with a user whom the other's failure takes away.
+    """
+    useradd = shutil.which("useradd")
+    if useradd is None:
+        return None
+    folder = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)  # is never replaced, as its files are
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if (found := _find(USER_NAME)) is not None:
+            return found
+        subprocess.run(
+            [useradd, "--system", "--no-create-home", "--shell", "/bin/false", USER_NAME],
+            check=False,
+            capture_output=True,
+        )
+        return _find(USER_NAME)
+    finally:
+        os.close(folder)
 
 
 def reachable(path: Path, user: SystemUser) -> bool:
