@@ -23,6 +23,7 @@ from tickrail_worker.build import Parts, build
 
 log = structlog.get_logger("tickrail.worker")
 
+_SETTLE_WITHIN = 5.0
 _RECORD_WITHIN = 10.0
 _STOP_WITHIN = 60.0
 """Seconds beyond the grace time."""
@@ -160,6 +161,7 @@ class Worker:
             return None
         parts.runs.drain()
         parts.intake.close_intake()
+        parts.intake.settled(_SETTLE_WITHIN)
         log.info("draining", runs=parts.runs.count, grace=self._settings.drain_grace)
         parts.runs.close(self._settings.drain_grace)
         until = self._clock.monotonic() + _RECORD_WITHIN

@@ -138,6 +138,7 @@ class Intake:
         self._not_buried = ("", "")
         self._held_bytes = 0  # of messages that wait for their claim or their dead letter
         self._closing = threading.Event()
+        self._settled = threading.Event()
         self._left = False
         self._rest = threading.Event()  # never set
         self._subscribed = False
@@ -197,9 +198,11 @@ class Intake:
             # Here and not earlier: the thread that subscribes is the one that may do all the rest.
             self._consumer.subscribe(self._settings.topics, self)
             self._subscribed = True
-        if self._left or (self._closing.is_set() and self._leave()):
-            self._rest.wait(wait)
-            return 0
+        if self._closing.is_set():
+            self._settled.set()
+            if self._left or self._leave():
+                self._rest.wait(wait)
+                return 0
         fresh = self.waiting - len(self._places)
         free = self._settings.concurrency - self._runs.count
         can_claim = free > 0 and (fresh > 0 or self._places.ready) and not self._closing.is_set()
@@ -224,6 +227,16 @@ class Intake:
         """From any thread: claim nothing more; leave the group as soon as claims guard all runs."""
         self._closing.set()
 
+    def settled(self, within: float) -> bool:
+        """From any thread, after `close_intake`: whether no claim is under way any more.
+
+        What a claim brings is started here and nowhere else, so executors must not close before.
+
+        Args:
+            within: seconds to wait for it; a database that does not answer may take longer.
+        """
+        return self._settled.wait(within)
+
     @property
     def closed(self) -> bool:
         """Whether it was told to claim nothing more."""
@@ -231,6 +244,7 @@ class Intake:
 
     def finish(self) -> None:
         """At the end, on the consumer's thread: commit what is done and leave the group."""
+        self._settled.set()
         if not self._left:
             self._commit()
             self._consumer.close()

@@ -107,6 +107,12 @@ Index(
     postgresql_where=text("(dead_at IS NOT NULL)"),
 )
 Index(
+    "launches_deadline",
+    launches.c.partition,
+    launches.c.start_before,
+    postgresql_where=text("((phase = ANY (ARRAY[1, 2])) AND (start_before IS NOT NULL))"),
+)
+Index(
     "launches_due",
     launches.c.partition,
     launches.c.queue,

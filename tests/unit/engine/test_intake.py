@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.stepped import GROUP, PREFIX, QUEUE, Stepped
 
@@ -329,6 +331,39 @@ def test_a_closing_intake_polls_and_claims_nothing() -> None:
     worker.intake.finish()
     assert worker.consumer.closed
     assert world.bus.committed == {}
+
+
+def test_a_closing_intake_has_settled_when_no_claim_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a claim brought after the executors had closed was given back without a start."""
+    world = Stepped()
+    worker = world.worker()
+    crowd(world, 3)
+    seen: list[bool] = []
+
+    def claimed(*args: Any) -> Any:
+        worker.intake.close_intake()  # the signal comes while the database answers
+        seen.append(worker.intake.settled(0.0))
+        return claim(*args)
+
+    claim = worker.intake._store.claim
+    monkeypatch.setattr(worker.intake._store, "claim", claimed)
+    worker.take()
+    assert seen == [False]
+    assert len(worker.executor.started) == 3
+    assert not worker.intake.settled(0.0)
+    worker.intake.run_once(0.0)
+    assert worker.intake.settled(0.0)
+
+
+def test_an_intake_that_has_ended_has_settled() -> None:
+    world = Stepped()
+    worker = world.worker()
+    worker.take()
+    worker.intake.close_intake()
+    worker.intake.finish()
+    assert worker.intake.settled(0.0)
 
 
 def test_offsets_are_committed_a_few_times_a_second() -> None:

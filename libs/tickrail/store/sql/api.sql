@@ -52,4 +52,3 @@ set state = case t.state when 'running' then t.state else 'cancelled' end,
     cancel_requested = true
 from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
-

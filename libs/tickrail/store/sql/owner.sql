@@ -284,9 +284,20 @@ where partition = any(%(partitions)b::int2[]) and phase = 2 and state = 'queued'
 group by queue, priority, partition
 
 -- name: oldest_open
--- How far back open launches are looked for. The hour is for what is inserted before this is read
--- again: a launch by hand has the slot of the second that began already.
-select coalesce(min(scheduled_at), now()) - interval '1 hour' from launches where phase < 3
+-- How far back open launches are looked for: to the beginning of the first day that has one. Each
+-- day is asked for one in the order of the index of what is open, since by the primary key, which
+-- has the instants, all that ended would be read first. The hour is for what is inserted before this
+-- is read again: a launch by hand has the slot of the second that began already.
+select coalesce(min(d.day), now()) - interval '1 hour'
+from generate_series(
+  date_trunc('day', (select min(scheduled_at) from launches)),
+  (select max(scheduled_at) from launches), interval '1 day') as d (day)
+cross join lateral (
+  select from launches
+  where phase < 3 and scheduled_at >= d.day and scheduled_at < d.day + interval '1 day'
+  order by job_id, scheduled_at
+  limit 1
+) o
 
 -- name: mark_queued
 -- After the delivery report. Locked rows are being claimed or cancelled and are passed over; the
@@ -344,7 +355,7 @@ from l
 where t.scheduled_at = l.scheduled_at and t.id = l.id
 
 -- name: expire
--- First attempts that did not start before their deadline.
+-- First attempts that did not start before their deadline; found by the index of deadlines.
 with l as (
   select scheduled_at, id from launches
   where partition = any(%(partitions)b::int2[]) and phase in (1, 2) and state in ('due', 'queued')
