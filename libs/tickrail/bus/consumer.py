@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -12,9 +12,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from tickrail.bus.config import KafkaSettings, consumer_config
 from tickrail.bus.errors import bus_error, from_exception, is_stale
 from tickrail.bus.health import BrokerWatch
+from tickrail.bus.stuck import StuckWatch, answers, reads
 from tickrail.core.clock import Clock
 from tickrail.core.errors import SettingsError
-from tickrail.core.ports_bus import Assignment, BusError, Position, RebalanceListener, Record
+from tickrail.core.ports_bus import (
+    Assignment,
+    BusDeniedError,
+    BusError,
+    Position,
+    RebalanceListener,
+    Record,
+)
 from tickrail.core.ports_tracing import TRACEPARENT
 
 _log = structlog.get_logger(__name__)
@@ -47,8 +55,11 @@ class LaunchConsumer:
         Raises:
             SettingsError: librdkafka refuses a setting.
         """
+        self._settings = settings
         self._clock = clock
         self._name = name
+        self._number = 0
+        self._stuck = StuckWatch(clock)
         self._owner: int | None = None
         self._listener: RebalanceListener | None = None
         self._generations: dict[Place, int] = {}
@@ -65,14 +76,7 @@ class LaunchConsumer:
         self._told = settings.group_protocol != "consumer"
         """Whether librdkafka tells of topics that are missing; under KIP-848 it does not."""
         self._eager = self._told and settings.group_assignor == "roundrobin"
-        config = consumer_config(settings)
-        config["error_cb"] = self._watch.on_error
-        config["stats_cb"] = self._watch.on_statistics
-        config["on_commit"] = self._on_commit
-        try:
-            self._consumer = Consumer(config)
-        except KafkaException as error:
-            raise SettingsError(from_exception(error).detail) from error
+        self._consumer = self._client()
 
     def subscribe(self, topics: Sequence[str], listener: RebalanceListener) -> None:
         """Join the group for these topics; once, before the first `poll`."""
@@ -83,12 +87,7 @@ class LaunchConsumer:
         self._topics = list(topics)
         if not self._told:
             self._look_at = self._clock.monotonic() + _LOOK_EVERY
-        self._consumer.subscribe(
-            list(topics),
-            on_assign=self._on_assign,
-            on_revoke=self._on_revoke,
-            on_lost=self._on_lost,
-        )
+        self._join()
 
     def poll(self, max_messages: int, timeout: float) -> list[Record]:
         """What has come, waiting at most `timeout` seconds for the first record."""
@@ -107,6 +106,9 @@ class LaunchConsumer:
             self._look_for_topics()
         if self._watch.fatal is not None:
             raise self._watch.fatal
+        if self._stuck.over:
+            self._renew()
+            return []
         return self._records(messages) if messages else []
 
     def pause(self, partitions: Iterable[Assignment]) -> None:
@@ -156,6 +158,58 @@ class LaunchConsumer:
         self._consumer.close()
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _client(self) -> Consumer:
+        """A client of librdkafka that takes the place of the one before, whose calls are over."""
+        self._number += 1
+        config = consumer_config(self._settings)
+        config["error_cb"] = self._mine(self._watch.on_error)
+        config["stats_cb"] = self._mine(self._watch.on_statistics)
+        config["on_commit"] = self._mine(self._on_commit)
+        try:
+            return Consumer(config)
+        except KafkaException as error:
+            raise SettingsError(from_exception(error).detail) from error
+
+    def _mine(self, call: Callable[..., None]) -> Callable[..., None]:
+        """A callback that does nothing once another client has taken the place of this one."""
+        number = self._number
+
+        def called(*args: object) -> None:
+            if self._number == number:
+                call(*args)
+
+        return called
+
+    def _join(self) -> None:
+        self._consumer.subscribe(
+            list(self._topics),
+            on_assign=self._mine(self._on_assign),
+            on_revoke=self._mine(self._on_revoke),
+            on_lost=self._mine(self._on_lost),
+        )
+
+    def _renew(self) -> None:
+        """Go on with another client: this one does not read, and will not by itself (stuck.py).
+
+        While nobody else gets an answer either there is nothing to be gained. What was held is
+        lost: the group gives it to others, or to the new one.
+        """
+        if not answers(self._settings):
+            self._stuck.again(later=False)
+            return
+        _log.warning("consumer_replaced", client=self._name, partitions=len(self._generations))
+        self._stuck.again(later=True)
+        old = self._consumer
+        # It may wait for its broker without an end.
+        threading.Thread(target=old.close, name="replaced consumer", daemon=True).start()
+        gone = [Assignment(*place, gen) for place, gen in self._generations.items()]
+        self._forget(list(self._generations))
+        self._commit_again = None
+        if self._listener is not None and gone:
+            self._listener.lost(gone)
+        self._consumer = self._client()
+        self._join()
 
     def _check_owner(self) -> None:
         if threading.get_ident() != self._owner:
@@ -358,6 +412,11 @@ class LaunchConsumer:
 
     def _on_stats(self, stats: Mapping[str, Any]) -> None:
         held = self._generations
+        if self._listener is not None:
+            # Of a topic that is missing or not ours to read, another client would not read either.
+            wanted = {place for place in held if place[0] not in self._topic_trouble}
+            denied = isinstance(self._watch.down, BusDeniedError)
+            self._stuck.note(fine=denied or (self._watch.down is None and reads(stats, wanted)))
         self._lag = {
             name: sum(
                 max(0, part["consumer_lag"])

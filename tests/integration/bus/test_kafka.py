@@ -15,6 +15,7 @@ from tests.support.until import pause, until
 from tickrail.bus.config import KafkaSettings
 from tickrail.bus.consumer import LaunchConsumer
 from tickrail.bus.producer import KafkaPublisher
+from tickrail.bus.stuck import STUCK_AFTER
 from tickrail.bus.topics import Topics
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import SetupError
@@ -134,6 +135,78 @@ def test_publishing_makes_no_topic(
     assert report.error is not None
     assert Topics(settings()).named(topic_prefix) == []
     publisher.close(1)
+
+
+# --- a client that does not read any more --------------------------------------------------------
+
+
+class Later(SystemClock):
+    """A clock that the test puts forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+def test_a_client_that_is_stuck_is_replaced_and_reads_what_was_not_committed(
+    settings: Callable[..., KafkaSettings],
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a broker's restart that librdkafka does not get over, by what statistics tell."""
+    clock = Later()
+    publisher = KafkaPublisher(settings(), CLOCK)
+    consumer = LaunchConsumer(settings(), clock, "stuck one")
+    listener = Listener()
+    try:
+        send(publisher, topic, 8)
+        consumer.subscribe([topic], listener)
+        first = read(consumer, 8)
+        old = consumer._consumer
+        monkeypatch.setattr("tickrail.bus.consumer.reads", lambda *_: False)
+        until(lambda: consumer.poll(10, 0.1) or consumer._stuck._since is not None, 20)
+        clock.ahead += STUCK_AFTER
+        until(lambda: consumer.poll(10, 0.1) or consumer._consumer is not old, 20)
+        assert listener.lost_count == PARTITIONS
+        assert list(consumer.assignments) == []
+        monkeypatch.undo()
+        again = read(consumer, 8)
+        assert sorted(r.value for r in again) == sorted(r.value for r in first)
+        assert not {r.generation for r in again} & {r.generation for r in first}
+        consumer.commit([Position(r.topic, r.partition, r.generation, r.offset + 1) for r in again])
+        send(publisher, topic, 4)
+        assert len(read(consumer, 4)) == 4
+        assert consumer.trouble is None
+    finally:
+        consumer.close()
+        publisher.close(1)
+
+
+def test_a_client_is_kept_while_nobody_else_is_answered(
+    settings: Callable[..., KafkaSettings], topic: str, kafka: Any
+) -> None:
+    clock = Later()
+    publisher = KafkaPublisher(settings(), CLOCK)
+    consumer = LaunchConsumer(settings(), clock, "patient one")
+    listener = Listener()
+    try:
+        send(publisher, topic, 4)
+        consumer.subscribe([topic], listener)
+        read(consumer, 4)
+        kept = consumer._consumer
+        kafka.freeze()
+        until(lambda: consumer.poll(10, 0.1) or consumer.trouble is not None, 60)
+        for _ in range(3):
+            clock.ahead += STUCK_AFTER
+            assert consumer.poll(10, 0.1) == []
+        assert consumer._consumer is kept
+        kafka.thaw()
+        until(lambda: consumer.poll(10, 0.1) or consumer.trouble is None, 60)
+    finally:
+        kafka.thaw()
+        consumer.close()
+        publisher.close(1)
 
 
 # --- the broker goes and comes -------------------------------------------------------------------
