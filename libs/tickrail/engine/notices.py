@@ -127,7 +127,13 @@ class NoticeSender:
             self._arrived.append((notice.id, _failed("secret_unreadable", str(error))))
         else:
             executor = self._executors[notice.channel.kind]
-            executor.start(self._run(notice, target, secrets), self._done)
+            try:
+                executor.start(self._run(notice, target, secrets), self._done)
+            except Exception as error:
+                # One that cannot be made must not hold up those that were taken with it.
+                log.exception("notice_not_made", notice=str(notice.id), kind=notice.kind)
+                message = f"{type(error).__name__}: {error}"
+                self._arrived.append((notice.id, _failed("internal", message)))
 
     def _target(self, notice: OwedNotice) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
         """The target that a channel means, and the secrets of it.

@@ -14,8 +14,9 @@ from tests.support.memory_tables import MemoryDatabase
 from tickrail.core.errors import SetupError, UnavailableError
 from tickrail.core.execution import SUCCESS, Done, Outcome, Run
 from tickrail.core.ids import TenantId
+from tickrail.core.notices import event
 from tickrail.core.on_failures import Channel, ChannelKind
-from tickrail.core.ports_notice import NewNotice, NoticeKind
+from tickrail.core.ports_notice import NewNotice, NoticeKind, OwedNotice
 from tickrail.engine.notices import NoticeSender, NoticeSettings
 from tickrail.runtime.metrics import PrometheusMetrics
 
@@ -161,6 +162,28 @@ def test_a_secret_that_cannot_be_read_is_tried_again(world: World, error: Except
     world.turn(10)
     world.turn()
     assert world.rows[0].state == "delivered"
+
+
+def test_one_that_cannot_be_made_holds_up_nobody_and_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for about in ("job:1", "job:2", "job:3"):
+        world.add(OPS, about=about)
+
+    def made(notice: OwedNotice) -> object:
+        if notice.about == "job:2":
+            raise KeyError("reason")
+        return event(notice)
+
+    monkeypatch.setattr("tickrail.engine.notices.event", made)
+    world.turn()
+    world.turn()
+    assert [r.state for r in world.rows] == ["delivered", "pending", "delivered"]
+    assert world.rows[1].error == "internal: KeyError: 'reason'"
+    monkeypatch.undo()
+    world.turn(3600)
+    world.turn()
+    assert world.rows[1].state == "delivered"
 
 
 def test_kinds_without_an_executor_are_left_to_others() -> None:
