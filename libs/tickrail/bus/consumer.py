@@ -106,7 +106,7 @@ class LaunchConsumer:
             self._look_for_topics()
         if self._watch.fatal is not None:
             raise self._watch.fatal
-        if self._stuck.over:
+        if self._stuck.over and self._stuck.replace(answered=answers(self._settings)):
             self._renew()
             return []
         return self._records(messages) if messages else []
@@ -192,14 +192,9 @@ class LaunchConsumer:
     def _renew(self) -> None:
         """Go on with another client: this one does not read, and will not by itself (stuck.py).
 
-        While nobody else gets an answer either there is nothing to be gained. What was held is
-        lost: the group gives it to others, or to the new one.
+        What was held is lost: the group gives it to others, or to the new one.
         """
-        if not answers(self._settings):
-            self._stuck.again(later=False)
-            return
         _log.warning("consumer_replaced", client=self._name, partitions=len(self._generations))
-        self._stuck.again(later=True)
         old = self._consumer
         # It may wait for its broker without an end.
         threading.Thread(target=old.close, name="replaced consumer", daemon=True).start()

@@ -22,6 +22,9 @@ _log = structlog.get_logger(__name__)
 
 STUCK_AFTER = 20.0
 """Seconds without reading: more than a join and the first look for offsets take."""
+ANSWERED_FOR = 10.0
+"""Seconds that others must have been answered: who gets over an outage does it by then."""
+_LOOK_AGAIN = 5.0
 _LONGEST = 160.0
 
 
@@ -47,28 +50,36 @@ class StuckWatch:
     def __init__(self, clock: Clock) -> None:
         """It reads, for all that is known."""
         self._clock = clock
-        self._since: float | None = None
         self._after = STUCK_AFTER
+        self._look_at: float | None = None
+        self._answered = False
 
     def note(self, *, fine: bool) -> None:
         """Hear whether it reads."""
         if fine:
-            self._since = None
             self._after = STUCK_AFTER
-        elif self._since is None:
-            self._since = self._clock.monotonic()
+            self._look_at = None
+            self._answered = False
+        elif self._look_at is None:
+            self._look_at = self._clock.monotonic() + self._after
 
     @property
     def over(self) -> bool:
-        """Whether it has not read for so long that another client should."""
-        since = self._since
-        return since is not None and self._clock.monotonic() - since >= self._after
+        """Whether it has not read for so long that `replace` should be asked."""
+        return self._look_at is not None and self._clock.monotonic() >= self._look_at
 
-    def again(self, *, later: bool) -> None:
-        """Count from now; `later`: twice as long as the last time, for it was replaced in vain."""
-        self._since = self._clock.monotonic()
-        if later:
+    def replace(self, *, answered: bool) -> bool:
+        """Whether another client should take its place, where a new one is answered or not.
+
+        Each time in vain it takes twice as long until the next.
+        """
+        ready = self._answered and answered
+        self._answered = answered and not ready
+        if ready:
             self._after = min(2 * self._after, _LONGEST)
+        pause = self._after if ready else ANSWERED_FOR if answered else _LOOK_AGAIN
+        self._look_at = self._clock.monotonic() + pause
+        return ready
 
 
 def answers(settings: KafkaSettings, timeout: float = 2.0) -> bool:

@@ -15,7 +15,7 @@ from tests.support.until import pause, until
 from tickrail.bus.config import KafkaSettings
 from tickrail.bus.consumer import LaunchConsumer
 from tickrail.bus.producer import KafkaPublisher
-from tickrail.bus.stuck import STUCK_AFTER
+from tickrail.bus.stuck import ANSWERED_FOR, STUCK_AFTER
 from tickrail.bus.topics import Topics
 from tickrail.core.clock import SystemClock
 from tickrail.core.errors import SetupError
@@ -165,8 +165,11 @@ def test_a_client_that_is_stuck_is_replaced_and_reads_what_was_not_committed(
         first = read(consumer, 8)
         old = consumer._consumer
         monkeypatch.setattr("tickrail.bus.consumer.reads", lambda *_: False)
-        until(lambda: consumer.poll(10, 0.1) or consumer._stuck._since is not None, 20)
+        until(lambda: consumer.poll(10, 0.1) or consumer._stuck._look_at is not None, 20)
         clock.ahead += STUCK_AFTER
+        consumer.poll(10, 0.1)
+        assert consumer._consumer is old  # it has some time to get over it by itself
+        clock.ahead += ANSWERED_FOR
         until(lambda: consumer.poll(10, 0.1) or consumer._consumer is not old, 20)
         assert listener.lost_count == PARTITIONS
         assert list(consumer.assignments) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.clock import FakeClock
 
-from tickrail.bus.stuck import STUCK_AFTER, StuckWatch, reads
+from tickrail.bus.stuck import ANSWERED_FOR, STUCK_AFTER, StuckWatch, reads
 
 HELD = {("work", 0), ("work", 1)}
 
@@ -52,22 +52,37 @@ def test_it_is_over_when_it_has_not_read_for_some_time_without_a_break() -> None
     assert watch.over
 
 
+def gap(watch: StuckWatch, clock: FakeClock, *, answered: bool = True) -> float:
+    """Seconds until it is to be replaced."""
+    began = clock.monotonic()
+    while not (watch.over and watch.replace(answered=answered)):
+        clock.advance(1)
+    return clock.monotonic() - began
+
+
 def test_one_that_was_replaced_in_vain_is_replaced_more_and_more_rarely() -> None:
     clock = FakeClock()
     watch = StuckWatch(clock)
     watch.note(fine=False)
-    gaps = []
-    for _ in range(5):
-        began = clock.monotonic()
-        while not watch.over:
-            clock.advance(1)
-        gaps.append(clock.monotonic() - began)
-        watch.again(later=True)
-    assert gaps == [20, 40, 80, 160, 160]
-    watch.again(later=False)  # nobody answered: as soon as before
-    clock.advance(159)
-    assert not watch.over
+    assert [gap(watch, clock) - ANSWERED_FOR for _ in range(5)] == [20, 40, 80, 160, 160]
     watch.note(fine=True)
     watch.note(fine=False)
-    clock.advance(STUCK_AFTER)
+    assert gap(watch, clock) == STUCK_AFTER + ANSWERED_FOR
+
+
+def test_it_is_kept_until_others_have_been_answered_for_some_time() -> None:
+    clock = FakeClock()
+    watch = StuckWatch(clock)
+    watch.note(fine=False)
+    for _ in range(100):
+        clock.advance(1)
+        assert not (watch.over and watch.replace(answered=False))
+    began = clock.monotonic()
+    while not watch.over:
+        clock.advance(1)
+    assert not watch.replace(answered=True)
+    clock.advance(ANSWERED_FOR)
     assert watch.over
+    assert not watch.replace(answered=False)  # away again
+    assert gap(watch, clock) <= ANSWERED_FOR + 10
+    assert clock.monotonic() - began < STUCK_AFTER * 2
