@@ -11,7 +11,7 @@ if [ ! -s "$data/PG_VERSION" ]; then
   chown postgres /tmp/password
   # shellcheck disable=SC2086 # several arguments
   as $bin/initdb -D "$data" -U postgres --pwfile=/tmp/password --auth-local=trust \
-    --auth-host=scram-sha-256 ${POSTGRES_INITDB_ARGS:-}
+    --auth-host=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 ${POSTGRES_INITDB_ARGS:-}
   rm /tmp/password
   echo 'host all all all scram-sha-256' >> "$data/pg_hba.conf"
   as $bin/pg_ctl -D "$data" -w -o "-c listen_addresses='' -k /tmp" start

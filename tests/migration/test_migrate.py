@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from psycopg import conninfo
 from tests.support.database import Database
 
 from tickrail.core.clock import SystemClock
@@ -62,6 +63,19 @@ def test_counts_that_do_not_divide_are_refused(empty_database: Database) -> None
         migrate(empty_database.owner_url, partitions=8, kafka_partitions=3)
     assert migrate(empty_database.owner_url, partitions=8) == []
     assert counts(empty_database) == (8, 8)
+
+
+def test_a_database_that_is_not_in_utf8_is_refused(empty_database: Database) -> None:
+    name = f"{empty_database.name}_ascii"
+    empty_database.run(
+        f"create database {name} encoding 'SQL_ASCII' locale_provider libc locale 'C'"
+        " template template0 owner tickrail_owner"
+    )
+    try:
+        with pytest.raises(SetupError, match=f"{name} has the encoding SQL_ASCII.*needs UTF8"):
+            migrate(conninfo.make_conninfo(empty_database.owner_url, dbname=name))
+    finally:
+        empty_database.run(f"drop database {name}")
 
 
 def test_four_at_once_migrate_once(empty_database: Database) -> None:

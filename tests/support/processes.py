@@ -282,7 +282,7 @@ def installation(
     *,
     schedulers: int = 2,
     workers: int = 2,
-    partitions: int = 8,
+    partitions: int = 16,
     environment: Mapping[str, str] | None = None,
     per_service: Callable[[str, Mapping[str, str]], Mapping[str, str]] | None = None,
     prepare: Callable[[Installation], None] | None = None,

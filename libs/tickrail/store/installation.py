@@ -147,6 +147,20 @@ def check_version(conn: psycopg.Connection[Any]) -> int:
     return major
 
 
+def check_encoding(conn: psycopg.Connection[Any]) -> None:
+    """Refuse a database whose texts are not Unicode.
+
+    Raises:
+        SetupError: its encoding is not UTF8.
+    """
+    encoding = conn.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise SetupError(
+            f"The database {conn.info.dbname} has the encoding {encoding}, and Tickrail needs UTF8:"
+            f" `create database ... encoding 'UTF8' template template0` makes one."
+        )
+
+
 def waits_for_standby(at: psycopg.Connection[Any] | Cursor) -> bool:
     """Whether commits on this connection wait until a standby has them.
 

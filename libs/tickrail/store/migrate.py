@@ -16,6 +16,7 @@ from tickrail.core.errors import SetupError
 from tickrail.core.zones import TZDATA_VERSION
 from tickrail.store.errors import border
 from tickrail.store.installation import (
+    check_encoding,
     check_version,
     needed,
     read_revision,
@@ -61,14 +62,18 @@ def migrate(
         half: of the revisions, for an upgrade under load; None: all of them.
 
     Raises:
-        SetupError: the server is too old, the schema is newer than this version, P or K
-            differs from what is stored, K does not divide P, or a half cannot be run by itself.
+        SetupError: the server is too old, the database is not in UTF8, the schema is newer than
+            this version, P or K differs from what is stored, K does not divide P, or a half cannot
+            be run by itself.
     """
 
     def connect() -> psycopg.Connection[Any]:
         return psycopg.connect(url, application_name="tickrail-migrate", connect_timeout=5)
 
     engine = create_engine("postgresql+psycopg://", poolclass=pool.NullPool, creator=connect)
+    with border(), connect() as conn:
+        check_version(conn)
+        check_encoding(conn)
     with border(), _alembic_lock(url):
         config = alembic_config()
         with _sqlalchemy_border(), engine.connect() as connection:
@@ -79,7 +84,6 @@ def migrate(
                 command.upgrade(config, pending[-1])
             connection.commit()
         with psycopg.connect(url, connect_timeout=5) as conn:
-            check_version(conn)
             count = _agree(conn, partitions, kafka_partitions)
             conn.execute(
                 "insert into partitions (partition, tzdata) select generate_series(0, %s), %s::text"
