@@ -157,7 +157,7 @@ def check_encoding(conn: psycopg.Connection[Any]) -> None:
     if encoding != "UTF8":
         raise SetupError(
             f"The database {conn.info.dbname} has the encoding {encoding}, and Tickrail needs UTF8:"
-            f" `create database ... encoding 'UTF8' template template0` makes one."
+            " `create database ... encoding 'UTF8' template template0` makes one."
         )
 
 

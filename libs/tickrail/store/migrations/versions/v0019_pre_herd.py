@@ -14,6 +14,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add an index, day by day, and replace a function."""
+    """Replace a function, and add an index day by day."""
     sql = Path(__file__).with_suffix(".sql").read_text("utf-8")
     op.get_bind().connection.cursor().execute(sql)

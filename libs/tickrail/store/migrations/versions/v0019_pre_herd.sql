@@ -2,28 +2,6 @@
 
 set local lock_timeout = '5s';
 
--- Deadlines of starts that have passed. Without an index of its own, each look read all launches
--- since the oldest open one. Made for each day by itself, today's and those to come last: the index
--- of the whole then takes what is there, and writes wait for no longer than today's takes.
-do $$
-declare
-  day record;
-begin
-  for day in
-    select c.oid::regclass as child, c.relname
-    from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'public.launches'::regclass
-    order by c.relname
-  loop
-    execute format(
-      'create index on %s (partition, start_before)'
-        || ' where phase in (1, 2) and start_before is not null', day.child);
-  end loop;
-end
-$$;
-create index launches_deadline on launches (partition, start_before)
-  where phase in (1, 2) and start_before is not null;
-
 -- Statistics of few jobs say that a tenant has one. Until they are gathered anew, each batch of names
 -- was then looked for among all jobs of the tenant that it filled, and not in the index of names.
 alter table jobs alter column tenant_id set (n_distinct = -0.001);
@@ -48,3 +26,26 @@ language sql stable security definer set search_path = pg_catalog, public as $$
     limit 1
   ) j
 $$;
+
+-- Deadlines of starts that have passed. Without an index of its own, each look read all launches
+-- since the oldest open one. Made for each day by itself, today's and those to come last: the index
+-- of the whole then takes what is there, and writes wait for no longer than today's takes. Last of
+-- all, since from then on they wait until the commit.
+do $$
+declare
+  day record;
+begin
+  for day in
+    select c.oid::regclass as child, c.relname
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'public.launches'::regclass
+    order by c.relname
+  loop
+    execute format(
+      'create index on %s (partition, start_before)'
+        || ' where phase in (1, 2) and start_before is not null', day.child);
+  end loop;
+end
+$$;
+create index launches_deadline on launches (partition, start_before)
+  where phase in (1, 2) and start_before is not null;
